@@ -1,0 +1,1 @@
+"""Pure values and arithmetic: no clock, no I/O, no randomness. Time arrives as integer microseconds."""

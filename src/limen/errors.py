@@ -1,0 +1,162 @@
+"""Every error that Limen raises, ordered by what the caller can do about it.
+
+    LimenError
+    ├── UsageError           mend the call: a cost, a name, a setting      (also a ValueError)
+    │   ├── RuleError        mend the rules: every problem, with its place
+    │   ├── SettingsError    mend a flag, a LIMEN_* variable or limen.toml
+    │   └── MissingExtra     install the named extra                       (also an ImportError)
+    ├── Unavailable          wait or look elsewhere: something we depend on does not answer
+    │   ├── StoreError       the counter store: down, late, or it refused the command
+    │   └── RulesUnavailable the rules database
+    ├── Conflict             read again, then repeat: somebody else changed it meanwhile
+    └── RateLimited          a denial, for those who asked for an exception
+
+A denial is a value (`Decision`), never an exception, unless `raise_if_denied()` was called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from limen.core.decision import Decision
+
+__all__ = [
+    "Conflict",
+    "LimenError",
+    "MissingExtra",
+    "Problem",
+    "RateLimited",
+    "RuleError",
+    "RulesUnavailable",
+    "SettingsError",
+    "StoreError",
+    "Unavailable",
+    "UsageError",
+]
+
+
+class LimenError(Exception):
+    """Anything that Limen raises."""
+
+
+class UsageError(LimenError, ValueError):
+    """The call itself is wrong; repeating it unchanged fails again."""
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong with a rule document, where, and what to write instead."""
+
+    message: str
+    rule: str | None = None
+    field: str | None = None
+    file: str | None = None
+    line: int | None = None
+
+    def __str__(self) -> str:
+        place = ":".join(str(part) for part in (self.file, self.line) if part is not None)
+        name = f"rule {self.rule!r}" if self.rule else ""
+        if self.field:
+            name = f"{name}, field {self.field!r}" if name else f"field {self.field!r}"
+        return ": ".join(part for part in (place, name, self.message) if part)
+
+
+class RuleError(UsageError):
+    """A rule document was refused as a whole.
+
+    Attributes:
+        problems: everything that is wrong with it, in document order.
+    """
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__(problems)
+        self.problems = tuple(problems)
+
+    def __str__(self) -> str:
+        return "\n".join(str(problem) for problem in self.problems)
+
+
+class SettingsError(UsageError):
+    """A setting has a value that cannot work."""
+
+
+class MissingExtra(UsageError, ImportError):
+    """An optional part was asked for and its libraries are not installed."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs an optional part of Limen: pip install 'limen[{extra}]'")
+
+
+class Unavailable(LimenError):
+    """Something that Limen depends on does not answer."""
+
+
+class StoreError(Unavailable):
+    """The counter store did not decide.
+
+    Attributes:
+        kind: `down` (no connection), `timeout` (no answer within the deadline), `overload` (too many questions
+            in flight) or `refused` (the server answered with an error).
+    """
+
+    def __init__(self, message: str, kind: str = "down") -> None:
+        super().__init__(message, kind)
+        self.kind = kind
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class RulesUnavailable(Unavailable):
+    """The rules database does not answer, or holds what cannot be read."""
+
+
+class Conflict(LimenError):
+    """The thing to change is no longer what the caller saw.
+
+    Attributes:
+        current: the version that is there now, or None when nothing is.
+    """
+
+    def __init__(self, message: str, current: int | None) -> None:
+        super().__init__(message, current)
+        self.current = current
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class RateLimited(LimenError):
+    """A denied decision, raised by `Decision.raise_if_denied()`.
+
+    Attributes:
+        decision: the whole answer.
+        retry_after: seconds until the same call would pass, or None for never.
+        limit, remaining, rule: as in the decision.
+    """
+
+    def __init__(self, decision: Decision) -> None:
+        super().__init__(decision)
+        self.decision = decision
+
+    @property
+    def retry_after(self) -> float | None:
+        milliseconds = self.decision.retry_after_ms
+        return None if milliseconds is None else milliseconds / 1000
+
+    @property
+    def limit(self) -> int | None:
+        return self.decision.limit
+
+    @property
+    def remaining(self) -> int | None:
+        return self.decision.remaining
+
+    @property
+    def rule(self) -> str | None:
+        return self.decision.rule
+
+    def __str__(self) -> str:
+        wait = "it can never pass" if self.retry_after is None else f"try again in {self.retry_after:g} s"
+        return f"refused by rule {self.rule!r} ({self.decision.reason}): {wait}"
