@@ -1,0 +1,111 @@
+"""Who is at the other end: the address that a request came from, and the prefix that it is counted by.
+
+An address that a client wrote itself is worth nothing. So X-Forwarded-For is read only when the peer on the socket
+is a trusted proxy, and then from the right: every proxy appends the peer that it saw, so the first address that is
+not itself a trusted proxy is the client. Everything left of it was written by the client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+from limen.errors import UsageError
+
+__all__ = ["UNKNOWN_ADDRESS", "client_address", "networks", "parse_address", "prefix_key"]
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+UNKNOWN_ADDRESS = "unknown"
+"""The one client that all requests without any address share (a Unix socket that is not trusted)."""
+
+MAX_HOPS = 50
+UNIX_SOCKET = "unix"
+
+
+@lru_cache(maxsize=16_384)
+def parse_address(text: str) -> Address | None:
+    """The address in `text`: any spelling, with or without port, brackets or zone. None when there is none.
+
+    IPv4-mapped IPv6 addresses become IPv4: masking them first would put the whole IPv4 world in one /64.
+    """
+    bare = _without_port(text.strip())
+    try:
+        address = ip_address(bare.partition("%")[0])
+    except ValueError:
+        return None
+    if isinstance(address, IPv6Address) and address.ipv4_mapped:
+        return address.ipv4_mapped
+    return address
+
+
+def _without_port(text: str) -> str:
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    if text.count(":") == 1:
+        return text.partition(":")[0]
+    return text
+
+
+@lru_cache(maxsize=16_384)
+def prefix_key(text: str | None, ipv6_prefix: int = 64) -> str:
+    """What an address is counted by: the IPv4 address, the IPv6 network of `ipv6_prefix` bits, or `unknown`."""
+    address = parse_address(text) if text else None
+    if address is None:
+        return UNKNOWN_ADDRESS
+    if isinstance(address, IPv6Address):
+        return str(ip_network((address, ipv6_prefix), strict=False))
+    return str(address)
+
+
+def networks(cidrs: Iterable[str]) -> tuple[Network, ...]:
+    """Networks from their spellings, `10.0.0.0/8` or a single address.
+
+    Raises:
+        UsageError: names the one that is not a network.
+    """
+    found: list[Network] = []
+    for cidr in cidrs:
+        try:
+            found.append(ip_network(cidr.strip(), strict=False))
+        except ValueError as error:
+            raise UsageError(f"{cidr!r} is not a network; write it as '10.0.0.0/8' or '2001:db8::/32'") from error
+    return tuple(found)
+
+
+def client_address(peer: str | None, forwarded_for: Sequence[str], trusted: Sequence[Network], trust_unix: bool = False) -> str | None:  # fmt: skip
+    """The address of the client.
+
+    Args:
+        peer: the address on the socket; None or empty for a Unix socket.
+        forwarded_for: the X-Forwarded-For lines, in order of appearance.
+        trusted: networks of our own proxies. Empty: the peer is the client, whatever the header says.
+        trust_unix: whether whoever speaks over a Unix socket is one of our own proxies.
+
+    Returns the nearest untrusted address; the last readable hop when an entry cannot be read; the peer when nothing
+    was forwarded; None when there is no address at all.
+    """
+    nearest = parse_address(peer) if peer else None
+    if nearest is None and not trust_unix:
+        return peer or None
+    if nearest is not None and not _within(nearest, trusted):
+        return str(nearest)
+    for hop in _from_the_right(forwarded_for):
+        address = parse_address(hop)
+        if address is None:
+            break
+        nearest = address
+        if not _within(address, trusted):
+            break
+    return None if nearest is None else str(nearest)
+
+
+def _from_the_right(lines: Sequence[str]) -> list[str]:
+    hops = [hop for line in lines for hop in line.split(",") if hop.strip()]
+    return hops[: -MAX_HOPS - 1 : -1]
+
+
+def _within(address: Address, nets: Sequence[Network]) -> bool:
+    return any(address in net for net in nets)

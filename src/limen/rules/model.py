@@ -1,0 +1,283 @@
+"""A rule: what an operator writes, checked and compiled once, then only read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, Literal, NamedTuple, TypeVar
+from zlib import crc32
+
+from limen.core.decision import Policy
+from limen.core.limit import Limit
+from limen.errors import Problem, RuleError, UsageError
+from limen.rules.key import KeyFunction, key_function
+from limen.rules.limit_text import UNLIMITED, limit_from_numbers, limit_from_text
+from limen.rules.match import Match, match_from_mapping
+from limen.rules.request import Request
+
+__all__ = ["Rule", "check_cost"]
+
+T = TypeVar("T")
+Mode = Literal["enforce", "shadow", "off"]
+OnFailure = Literal["open", "closed"]
+
+ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+MAX_COST = 10**9
+
+
+class SpecialCost(NamedTuple):
+    match: Match
+    cost: int
+
+
+class Cost(NamedTuple):
+    """Tokens that a request spends: the first of `special` that matches it, else `default`."""
+
+    default: int = 1
+    special: tuple[SpecialCost, ...] = ()
+
+
+class Rule:
+    """One limit: which requests it covers, what it counts them by, and how much they may do.
+
+    Args:
+        id: `[a-z0-9][a-z0-9._-]{0,62}`.
+        match: `{methods, path, host, plan, client, ip, header}`; everything given must hold.
+        key_by: `client`, `user`, `ip`, `plan`, `host`, `path.NAME`, `header.NAME`; several make one key, none is one
+            bucket for all.
+        limit: `"100/minute"`, `"20/second burst 100"`, `"unlimited"`; or give
+        capacity, refill_per_sec: whole tokens, and tokens per second. A refill of 0 is a quota that is spent once.
+        cost: whole tokens, or `{default: 1, when: [{path: /v1/search/deep, cost: 10}]}`. 0 looks without spending.
+        on_failure: `open` (a local share of the limit) or `closed` (503) while the store cannot answer.
+        mode: `enforce`, `shadow` (evaluate and report) or `off`.
+        rollout: per cent of keys that the rule covers, stable by key.
+        tags, public_name: for people; clients see the public name (by default the id).
+
+    Raises:
+        RuleError: with every problem, each naming its field.
+    """
+
+    __slots__ = (
+        "_documented", "algorithm", "cost", "id", "key", "key_by", "limit", "match", "mode", "on_failure", "policy",
+        "public_name", "rollout", "tags",
+    )  # fmt: skip
+
+    id: str
+    match: Match
+    key_by: tuple[str, ...]
+    key: KeyFunction
+    limit: Limit | None
+    cost: Cost
+    policy: Policy | None
+    on_failure: OnFailure
+    mode: Mode
+
+    def __init__(
+        self,
+        id: str,
+        *,
+        match: Mapping[str, Any] | None = None,
+        key_by: Sequence[str] = ("client",),
+        algorithm: str = "token_bucket",
+        limit: str | None = None,
+        capacity: int | None = None,
+        refill_per_sec: float | Fraction | None = None,
+        cost: int | Mapping[str, Any] = 1,
+        on_failure: OnFailure = "open",
+        mode: Mode = "enforce",
+        rollout: int = 100,
+        lease: str | Mapping[str, Any] = "off",
+        regions: str = "local",
+        colocate: str | None = None,
+        tags: Sequence[str] = (),
+        public_name: str | None = None,
+    ) -> None:
+        given = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
+        self._documented = _documented(given)
+        attempt = _Attempts(id)
+        self.id = attempt("id", _identifier, id, "invalid")
+        self.match = attempt("match", match_from_mapping, {} if match is None else match, Match())
+        self.key_by = attempt("key_by", _key_by, key_by, ())
+        self.key = attempt("key_by", lambda parts: key_function(parts, self.match.path), self.key_by, _no_key)
+        self.limit = attempt("limit", lambda _: _limit(limit, capacity, refill_per_sec), None, None)
+        self.cost = attempt("cost", _cost, cost, Cost())
+        self.algorithm = attempt("algorithm", _one_of("token_bucket"), algorithm, "token_bucket")
+        self.on_failure = attempt("on_failure", _one_of("open", "closed"), on_failure, "open")
+        self.mode = attempt("mode", _one_of("enforce", "shadow", "off"), mode, "enforce")
+        self.rollout = attempt("rollout", _per_cent, rollout, 100)
+        self.tags = attempt("tags", _texts, tags, ())
+        self.public_name = attempt("public_name", _public_name, id if public_name is None else public_name, "")
+        attempt("lease", _one_of("off", "auto"), lease, "off")
+        attempt("regions", _one_of("local"), regions, "local")
+        attempt("colocate", _optional_text, colocate, None)
+        if not attempt.problems:
+            attempt("cost", _affordable, (self.cost, self.limit), None)
+        if attempt.problems:
+            raise RuleError(attempt.problems)
+        self.policy = self.limit and Policy(self.public_name, self.limit.capacity, self.limit.window_s)
+
+    def cost_of(self, request: Request, segments: Sequence[str]) -> int:
+        """Tokens that `request`, with the segments of its canonical path, spends under this rule."""
+        for special in self.cost.special:
+            path = special.match.path
+            if (path is None or path.matches(segments)) and special.match.holds(request):
+                return special.cost
+        return self.cost.default
+
+    def covers_key(self, identity: str) -> bool:
+        """Whether the rollout has reached this key: stable, and growing with the percentage."""
+        return self.rollout == 100 or crc32(f"{self.id} {identity}".encode(errors="surrogatepass")) % 100 < self.rollout
+
+    def to_document(self) -> dict[str, Any]:
+        """The rule as it was written, without defaults: what files and the admin API hold."""
+        return dict(self._documented)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rule) and self._documented == other._documented
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return f"Rule({', '.join(f'{name}={value!r}' for name, value in self._documented.items())})"
+
+
+class _Attempts:
+    """Tries each field, so that one refusal lists every problem of a rule and not only the first."""
+
+    def __init__(self, rule: object) -> None:
+        self.rule = str(rule)
+        self.problems: list[Problem] = []
+
+    def __call__(self, field: str, make: Callable[[Any], T], value: Any, otherwise: Any) -> T:
+        try:
+            return make(value)
+        except UsageError as error:
+            self.problems.append(Problem(str(error), self.rule, field))
+            return otherwise  # type: ignore[no-any-return]
+
+
+DEFAULTS: Mapping[str, Any] = {
+    "match": None, "algorithm": "token_bucket", "limit": None, "capacity": None, "refill_per_sec": None, "cost": 1,
+    "on_failure": "open", "mode": "enforce", "rollout": 100, "lease": "off", "regions": "local", "colocate": None,
+    "tags": (), "public_name": None,
+}  # fmt: skip
+
+
+def _documented(given: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in given.items() if name not in DEFAULTS or value != DEFAULTS[name]}
+    for name in ("key_by", "tags"):
+        if isinstance(kept.get(name), tuple):
+            kept[name] = list(kept[name])
+    if isinstance(kept.get("refill_per_sec"), Fraction):
+        kept["refill_per_sec"] = float(kept["refill_per_sec"])
+    return kept
+
+
+def _no_key(request: Request, segments: Sequence[str]) -> str:
+    raise AssertionError("a refused rule is never asked for a key")
+
+
+def _identifier(text: object) -> str:
+    if not isinstance(text, str) or not ID.fullmatch(text):
+        raise UsageError(f"{text!r} is not an id: use 1 to 63 of a-z, 0-9, '.', '_' and '-', beginning with a-z or 0-9")
+    return text
+
+
+def _key_by(parts: object) -> tuple[str, ...]:
+    if isinstance(parts, str) or not isinstance(parts, Sequence):
+        raise UsageError(f"key_by is a list such as [client], not {parts!r}")
+    return tuple(parts)
+
+
+def _limit(text: object, capacity: object, refill_per_sec: object) -> Limit | None:
+    if text is None and capacity is None and refill_per_sec is None:
+        raise UsageError(f"there is no limit; write limit: 100/minute, or limit: {UNLIMITED}")
+    if text is None:
+        if capacity is None or refill_per_sec is None:
+            missing = "capacity" if capacity is None else "refill_per_sec"
+            raise UsageError(f"{missing} is missing; capacity and refill_per_sec go together")
+        return limit_from_numbers(capacity, refill_per_sec)
+    if capacity is not None or refill_per_sec is not None:
+        raise UsageError("give either limit, or capacity and refill_per_sec, not both")
+    if text == 0 and not isinstance(text, bool | float):
+        return limit_from_numbers(0, 0)
+    if not isinstance(text, str):
+        raise UsageError(f"a limit is text such as '100/minute', not {text!r}; say per which time")
+    return limit_from_text(text)
+
+
+def check_cost(cost: object) -> int:
+    """`cost` as whole tokens, 0 to 10^9.
+
+    Raises:
+        UsageError: a fraction, a negative number, text, a truth value, NaN.
+    """
+    if type(cost) is not int or not 0 <= cost <= MAX_COST:
+        raise UsageError(f"cost must be a whole number of tokens from 0 to {MAX_COST:,}, not {cost!r}")
+    return cost
+
+
+def _cost(raw: object) -> Cost:
+    if not isinstance(raw, Mapping):
+        return Cost(check_cost(raw))
+    unknown = set(raw) - {"default", "when"}
+    if unknown:
+        raise UsageError(f"cost has no field {min(map(str, unknown))!r}; it knows default and when")
+    special = raw.get("when", [])
+    if not isinstance(special, list):
+        raise UsageError(f"cost.when is a list such as [{{path: /deep, cost: 10}}], not {special!r}")
+    return Cost(check_cost(raw.get("default", 1)), tuple(_special_cost(item) for item in special))
+
+
+def _special_cost(raw: object) -> SpecialCost:
+    if not isinstance(raw, Mapping) or "cost" not in raw:
+        raise UsageError(f"each entry of cost.when has a cost and what it matches, not {raw!r}")
+    match = match_from_mapping({name: value for name, value in raw.items() if name != "cost"})
+    return SpecialCost(match, check_cost(raw["cost"]))
+
+
+def _affordable(pair: tuple[Cost, Limit | None]) -> None:
+    cost, limit = pair
+    if limit is None or not limit.capacity:
+        return
+    for amount in (cost.default, *(special.cost for special in cost.special)):
+        if amount > limit.capacity:
+            raise UsageError(
+                f"a request that costs {amount} can never pass a bucket of {limit.capacity}; "
+                f"raise the capacity to {amount} or more, or lower the cost"
+            )
+
+
+def _one_of(*choices: str) -> Callable[[object], Any]:
+    def choose(value: object) -> Any:
+        if value not in choices:
+            raise UsageError(f"{value!r} is not supported; write {' or '.join(choices)}")
+        return value
+
+    return choose
+
+
+def _per_cent(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 100:
+        raise UsageError(f"rollout is a whole per cent from 0 to 100, not {value!r}")
+    return value
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(item, str) for item in value):
+        raise UsageError(f"must be a list of texts, not {value!r}")
+    return tuple(value)
+
+
+def _public_name(value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[\x20-\x7e]{1,64}", value) or set(value) & set('"\\'):
+        raise UsageError(f"must be 1 to 64 printable ASCII characters without quotes or backslashes, not {value!r}")
+    return value
+
+
+def _optional_text(value: object) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise UsageError(f"must be text, not {value!r}")
+    return value

@@ -1,0 +1,131 @@
+"""All rules at one moment: an immutable, numbered snapshot with an index by path.
+
+Rules are found by walking a tree of path segments, so a request is never compared with rules on other paths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from types import MappingProxyType
+
+from limen.errors import Problem, RuleError
+from limen.rules.match import ANY_SEGMENT, Match
+from limen.rules.model import Rule
+from limen.rules.path import canonical_path, segments_of
+from limen.rules.request import Request
+
+__all__ = ["RuleSet"]
+
+
+class RuleSet:
+    """Every rule that is in force.
+
+    Args:
+        rules: in any order; all that match a request apply.
+        revision: the number of this state of the rules; grows with every change.
+
+    Raises:
+        RuleError: two rules have one id, or a rule can never be met because it is the twin of another.
+    """
+
+    __slots__ = ("_root", "by_id", "revision", "rules")
+
+    def __init__(self, rules: Iterable[Rule] = (), revision: int = 0) -> None:
+        self.rules = tuple(rules)
+        self.revision = revision
+        _refuse_duplicates(self.rules)
+        self.by_id = MappingProxyType({rule.id: rule for rule in self.rules})
+        self._root = _Node()
+        for rule in self.rules:
+            if rule.mode != "off":
+                self._root.add(rule)
+
+    def matching(self, request: Request) -> tuple[list[Rule], list[str]]:
+        """The rules that apply to `request`, and the segments of its canonical path."""
+        segments = segments_of(canonical_path(request.path))
+        found: list[Rule] = []
+        for rule in self._root.find(segments):
+            for holds in rule.match.predicates:
+                if not holds(request):
+                    break
+            else:
+                found.append(rule)
+        return found, segments
+
+
+class _Node:
+    """One segment of the path tree."""
+
+    __slots__ = ("any_child", "children", "ends", "rest")
+
+    def __init__(self) -> None:
+        self.children: dict[str, _Node] = {}
+        self.any_child: _Node | None = None
+        self.ends: list[Rule] = []
+        self.rest: list[Rule] = []
+
+    def add(self, rule: Rule) -> None:
+        pattern = rule.match.path
+        if pattern is None:
+            self.rest.append(rule)
+            return
+        node = self
+        for segment in pattern.segments:
+            node = node._child(segment)
+        (node.rest if pattern.open_ended else node.ends).append(rule)
+
+    def _child(self, segment: str) -> _Node:
+        if segment != ANY_SEGMENT:
+            return self.children.setdefault(segment, _Node())
+        if self.any_child is None:
+            self.any_child = _Node()
+        return self.any_child
+
+    def find(self, segments: Sequence[str]) -> list[Rule]:
+        """The rules whose path fits. Breadth first: one list of nodes a segment, no recursion."""
+        found = list(self.rest)
+        nodes = [self]
+        for segment in segments:
+            following: list[_Node] = []
+            for node in nodes:
+                child = node.children.get(segment)
+                if child is not None:
+                    following.append(child)
+                if node.any_child is not None:
+                    following.append(node.any_child)
+            nodes = following
+            if not nodes:
+                return found
+            for node in nodes:
+                found += node.rest
+        for node in nodes:
+            found += node.ends
+        return found
+
+
+def _refuse_duplicates(rules: Sequence[Rule]) -> None:
+    problems, seen = [], dict[str, Rule]()
+    for rule in rules:
+        if rule.id in seen:
+            problems.append(Problem("two rules have this id; give each its own", rule.id, "id"))
+        seen[rule.id] = rule
+    problems += [
+        Problem(f"does what rule {first.id!r} does already: same match, same key, same limit; remove one", second.id)
+        for first, second in _twins(list(seen.values()))
+    ]
+    if problems:
+        raise RuleError(problems)
+
+
+def _twins(rules: Sequence[Rule]) -> Iterable[tuple[Rule, Rule]]:
+    """Pairs that are told apart by nothing but their ids."""
+    seen: dict[str, Rule] = {}
+    for rule in rules:
+        likeness = repr([_document(rule.match), rule.key_by, rule.limit, rule.cost.default, rule.mode])
+        if likeness in seen:
+            yield seen[likeness], rule
+        seen[likeness] = rule
+
+
+def _document(match: Match) -> list[tuple[str, object]]:
+    return sorted((match.document or {}).items())
