@@ -47,6 +47,7 @@ class Limit:
     start: Fraction = Fraction(1)
     token_ticks: int = field(init=False, compare=False)
     ticks_per_us: int = field(init=False, compare=False)
+    ticks_per_ms: int = field(init=False, compare=False)
     full_ticks: int = field(init=False, compare=False)
     start_ticks: int = field(init=False, compare=False)
 
@@ -58,6 +59,7 @@ class Limit:
         token_ticks, ticks_per_us = _ticks(self.capacity, self.refill_per_sec)
         _set(self, "token_ticks", token_ticks)
         _set(self, "ticks_per_us", ticks_per_us)
+        _set(self, "ticks_per_ms", ticks_per_us * 1000)
         _set(self, "full_ticks", self.capacity * token_ticks)
         _set(self, "start_ticks", int(self.capacity * token_ticks * self.start))
 
@@ -72,15 +74,15 @@ class Limit:
             return None
         return max(1, ceil(self.capacity / self.refill_per_sec))
 
-    def share(self, parts: int, start: Fraction) -> Limit:
+    def share(self, parts: int, start: Fraction, at_least: int = 1) -> Limit:
         """What one of `parts` gateways may admit on its own, beginning with `start` of its part.
 
-        Capacity stays at least one token, so that a share of less than one is spent by waiting for it; it is never
-        given away at the start.
+        The bucket has room for `at_least` tokens (the cost of one request), so that a part smaller than that is
+        spent by waiting for it; it is never given away at the start.
         """
-        capacity = max(1, self.capacity // parts) if self.capacity else 0
-        exact_start = self.capacity * start / parts
-        return Limit(capacity, self.refill_per_sec / parts, min(Fraction(1), exact_start / max(1, capacity)))
+        capacity = max(at_least, self.capacity // parts)
+        begins_with = self.capacity * start / parts
+        return Limit(capacity, self.refill_per_sec / parts, min(Fraction(1), begins_with / capacity))
 
 
 def _set(limit: Limit, name: str, value: int) -> None:

@@ -1,0 +1,132 @@
+"""The limiter for coroutines: one shared store, many gateways."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
+
+from limen.core.decision import Decision, Source
+from limen.core.events import Observer
+from limen.engine.clock import Clock, SystemClock
+from limen.engine.conclude import conclude
+from limen.engine.deciding import Deciding, as_ruleset, looking
+from limen.engine.open_store import open_store
+from limen.engine.plan import Plan, plan_request
+from limen.engine.sources import RuleSource, rule_source
+from limen.errors import StoreError
+from limen.rules.model import Rule
+from limen.rules.request import Request
+from limen.rules.ruleset import RuleSet
+
+__all__ = ["AsyncLimiter"]
+
+
+class AsyncLimiter(Deciding):
+    """Rate limits shared by every process that uses the same store.
+
+    Args:
+        store: `memory://`, `valkey://[user:password@]host:port/db`, `valkeys://…` for TLS; `redis` spellings too.
+        rules: rules, a `RuleSet`, or where they are kept: `file:///rules.yaml`, `sqlite:///limen.db`,
+            `postgresql://…`. Those are watched and swapped in when they change.
+        clock: for everything local (memory store, deny cache, local shares); by default the monotonic clock.
+        secret: keys the hash under which clients are known in the store; the same in every process. Without one the
+            hash is still one-way, but whoever reads the store can try names.
+        gateways: how many processes decide; each gets that part of a limit while the store is away.
+        deadline_ms: the longest that a decision waits for the store.
+        observer: is told of every decision.
+
+    Use it as `async with AsyncLimiter(...) as limiter:`. Entering succeeds when the store is away: decisions are
+    then `degraded` until it comes. A denial is a value, never an exception; `UsageError` is raised for an unknown
+    rule and for a cost that is not a whole number of tokens.
+    """
+
+    def __init__(
+        self,
+        store: str = "memory://",
+        rules: Iterable[Rule] | RuleSet | str = (),
+        *,
+        clock: Clock | None = None,
+        secret: str | bytes | None = None,
+        gateways: int = 1,
+        deadline_ms: float = 5.0,
+        observer: Observer | None = None,
+    ) -> None:
+        clock = clock or SystemClock()
+        self._store = open_store(store, clock, secret, deadline_ms)
+        self._rules_source: RuleSource | None = rule_source(rules, self.use_rules) if isinstance(rules, str) else None
+        ruleset = RuleSet() if isinstance(rules, str) else as_ruleset(rules)
+        source: Source = "memory" if self._store.state == "memory" else "store"
+        super().__init__(ruleset, source, clock, gateways, observer)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:  # fmt: skip
+        await self.close()
+
+    @property
+    def store_state(self) -> str:
+        """`up`, `down`, or `memory` when there is nothing that could be down."""
+        return self._store.state
+
+    async def start(self) -> None:
+        """Connect to the store, as far as it is there, and load the rules.
+
+        Raises:
+            RuleError, RulesUnavailable: the rules cannot be read and there are none to begin with.
+        """
+        await self._store.start()
+        if self._rules_source is not None:
+            await self._rules_source.start()
+
+    async def close(self) -> None:
+        """Stop watching rules and hang up."""
+        if self._rules_source is not None:
+            await self._rules_source.stop()
+        await self._store.close()
+
+    async def check(self, client: str, rule: str, cost: int = 1) -> Decision:
+        """May `client` spend `cost` tokens under `rule` now? If so they are spent. A cost of 0 looks."""
+        return await self._decide(self._planned(client, rule, cost))
+
+    async def check_request(self, request: Request) -> Decision:
+        """May this request pass all the rules that apply to it? If so each is charged, else none."""
+        return await self._decide(plan_request(self._ruleset, request))
+
+    async def peek(self, client: str, rule: str, cost: int = 1) -> Decision:
+        """What `check` would answer now; nothing is spent."""
+        plan = self._planned(client, rule, cost)
+        now_us = self._now_us()
+        early = self._at_once(plan, now_us)
+        if early is not None:
+            return early
+        try:
+            levels = await self._store.take(looking(plan))
+        except StoreError as error:
+            return self._without_store(plan, error, now_us, spend=False)
+        return conclude(plan, levels, self._source, spend=False)
+
+    async def reset(self, client: str, rule: str | None = None) -> None:
+        """Give `client` a full bucket under `rule`, or under every rule that is keyed by the client alone.
+
+        Raises:
+            StoreError: the store did not answer; the buckets may be as they were.
+        """
+        for identity, rule_id in self._forget(client, rule):
+            await self._store.reset(identity, rule_id)
+
+    async def _decide(self, plan: Plan) -> Decision:
+        asked_us = self._now_us()
+        decision = self._at_once(plan, asked_us)
+        if decision is None:
+            try:
+                levels = await self._store.take(plan.ops)
+            except StoreError as error:
+                decision = self._without_store(plan, error, asked_us)
+            else:
+                decision = self._concluded(plan, levels, asked_us)
+        if self._observer is not None:
+            self._observer.on_decision(decision, self._now_us() - asked_us)
+        return decision

@@ -1,0 +1,130 @@
+"""From bucket levels, or from their absence, to a decision. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from limen.core.decision import Decision, Reason, Source
+from limen.core.limit import Limit
+from limen.core.token_bucket import reset_after_us, retry_after_us
+from limen.engine.plan import Plan
+from limen.rules.model import Rule
+from limen.stores.base import Op
+
+__all__ = ["UNDECIDED_RETRY_MS", "conclude", "conclude_banned", "conclude_one", "no_limit", "undecided"]
+
+UNDECIDED_RETRY_MS = 1000
+"""What a client is told when the store cannot answer and its rule is closed: by then it has been probed again."""
+
+_new = tuple.__new__
+
+
+def no_limit(shadow: tuple[str, ...] = ()) -> Decision:
+    """Nothing limits this request."""
+    return Decision(True, None, None, 0, None, None, "allowed", "none", shadow=shadow)
+
+
+def conclude_banned(rule: Rule) -> Decision:
+    """A limit of 0: refused, now and for ever, and no store is asked."""
+    return Decision(False, 0, 0, None, None, rule.id, "exceeds_capacity", "none", policy=rule.policy)
+
+
+def undecided(rule: Rule) -> Decision:
+    """The store cannot answer and the rule is closed."""
+    return Decision(
+        False, None, None, UNDECIDED_RETRY_MS, None, rule.id, "store_unavailable", "none", True, policy=rule.policy
+    )
+
+
+def conclude_one(rule: Rule, limit: Limit, cost: int, level: int, source: Source, degraded: bool = False) -> Decision:
+    """The decision when one enforced rule applies: the common case, without a detour.
+
+    Args:
+        level: ticks in the bucket before the decision.
+    """
+    left = level - cost * limit.token_ticks
+    if left < 0 or not limit.ticks_per_us:
+        return conclude(Plan((rule,), (Op("", rule.id, limit, cost),)), (level,), source, degraded=degraded)
+    reset_ms = -((left - limit.full_ticks) // limit.ticks_per_ms)
+    return _new(
+        Decision,
+        (
+            True,
+            limit.capacity,
+            left // limit.token_ticks,
+            0,
+            reset_ms,
+            rule.id,
+            "allowed",
+            source,
+            degraded,
+            (),
+            rule.policy,
+        ),
+    )
+
+
+def conclude(plan: Plan, levels: Sequence[int], source: Source, *, spend: bool = True, degraded: bool = False) -> Decision:  # fmt: skip
+    """The decision when several rules apply. All enforced ones must allow; the one nearest exhaustion is shown.
+
+    Args:
+        levels: ticks in each bucket before the decision, in the order of `plan.ops`.
+        spend: whether the store took the cost of what was allowed.
+    """
+    found = [_Finding(*each) for each in zip(plan.rules, plan.ops, levels, strict=True)]
+    shadow = tuple(each.rule.id for each in found if not each.op.enforce and not each.passes)
+    enforced = [each for each in found if each.op.enforce]
+    if not enforced:
+        return no_limit(shadow)
+    denied = [each for each in enforced if not each.passes]
+    if denied:
+        worst = max(denied, key=_Finding.wait)
+        return _denied(worst.rule, worst.op, worst.level, source, degraded, shadow)
+    shown = min(enforced, key=_Finding.nearness)
+    rule, op, level = shown
+    left = shown.left if spend else level
+    return Decision(
+        True, op.limit.capacity, left // op.limit.token_ticks, 0, _ms(reset_after_us(left, op.limit)), rule.id,
+        "allowed", source, degraded, shadow, rule.policy,
+    )  # fmt: skip
+
+
+class _Finding(NamedTuple):
+    """What was found in one bucket."""
+
+    rule: Rule
+    op: Op
+    level: int
+
+    @property
+    def left(self) -> int:
+        return self.level - self.op.cost * self.op.limit.token_ticks
+
+    @property
+    def passes(self) -> bool:
+        return self.left >= 0
+
+    def wait(self) -> float:
+        wait = retry_after_us(self.level, self.op.limit, self.op.cost)
+        return float("inf") if wait is None else wait
+
+    def nearness(self) -> tuple[int, float]:
+        """Whole tokens left, then how long until full: the smallest is nearest exhaustion."""
+        reset = reset_after_us(self.left, self.op.limit)
+        return self.left // self.op.limit.token_ticks, -float("inf") if reset is None else -reset
+
+
+def _denied(rule: Rule, op: Op, level: int, source: Source, degraded: bool, shadow: tuple[str, ...]) -> Decision:
+    limit = op.limit
+    reason: Reason = "exceeds_capacity" if op.cost > limit.capacity else "over_limit"
+    retry_ms = _ms(retry_after_us(level, limit, op.cost))
+    reset_ms = _ms(reset_after_us(level, limit))
+    return Decision(
+        False, limit.capacity, level // limit.token_ticks, retry_ms, reset_ms, rule.id, reason, source, degraded,
+        shadow, rule.policy,
+    )  # fmt: skip
+
+
+def _ms(microseconds: int | None) -> int | None:
+    return None if microseconds is None else -(-microseconds // 1000)

@@ -1,0 +1,130 @@
+"""What both limiters do around the one store call: everything but the call itself. Plain functions, no await."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from limen.core.decision import Decision, Source
+from limen.core.events import Observer
+from limen.engine.clock import Clock, SystemClock
+from limen.engine.conclude import conclude, conclude_banned, conclude_one, no_limit, undecided
+from limen.engine.local import DenyCache, LocalShares
+from limen.engine.plan import Plan, find_rule, plain_rules, plan_check
+from limen.errors import StoreError, UsageError
+from limen.rules.key import identity_of_client
+from limen.rules.model import Rule
+from limen.rules.ruleset import RuleSet
+from limen.stores.base import Op
+
+__all__ = ["Deciding", "as_ruleset", "looking"]
+
+_new = tuple.__new__
+
+
+def as_ruleset(rules: Iterable[Rule] | RuleSet) -> RuleSet:
+    """A snapshot of what was given."""
+    return rules if isinstance(rules, RuleSet) else RuleSet(rules)
+
+
+class Deciding:
+    """The rules in force and everything that a process knows by itself.
+
+    Args:
+        ruleset: the rules to begin with.
+        source: what decisions of the store are marked with.
+        clock: for everything local.
+        gateways: how many processes decide; each gets that part of a limit while the store is away.
+        observer: is told of every decision.
+    """
+
+    def __init__(self, ruleset: RuleSet, source: Source, clock: Clock | None, gateways: int, observer: Observer | None) -> None:  # fmt: skip
+        if type(gateways) is not int or gateways < 1:
+            raise UsageError(f"gateways must be a whole number from 1, not {gateways!r}")
+        self._ruleset = ruleset
+        self._plain = plain_rules(ruleset)
+        self._source: Source = source
+        self._now_us = (clock or SystemClock()).now_us
+        self._observer = observer
+        self._denied = DenyCache()
+        self._shares = LocalShares(self._now_us, gateways)
+
+    @property
+    def ruleset(self) -> RuleSet:
+        """The rules in force."""
+        return self._ruleset
+
+    def use_rules(self, rules: RuleSet | Iterable[Rule]) -> None:
+        """Put other rules in force, as a whole and at once. Buckets keep what they hold, clamped to the new limits.
+
+        Raises:
+            RuleError: the rules do not go together; those in force stay.
+        """
+        self._ruleset = ruleset = as_ruleset(rules)
+        self._plain = plain_rules(ruleset)
+        self._denied.clear()
+
+    def _planned(self, client: str, rule: str, cost: int) -> Plan:
+        """`plan_check`, with a short cut for the common kind of rule."""
+        plain = self._plain.get(rule)
+        if plain is None or type(cost) is not int or cost < 0:
+            return plan_check(self._ruleset, client, rule, cost)
+        return _new(Plan, ((plain[0],), (_new(Op, ("client=" + client, rule, plain[1], cost, True)),)))
+
+    def _at_once(self, plan: Plan, now_us: int) -> Decision | None:
+        """The decision, when no store is needed for it."""
+        ops = plan.ops
+        if not ops:
+            return no_limit()
+        for index, op in enumerate(ops):
+            if op.enforce:
+                if not op.limit.capacity:
+                    return conclude_banned(plan.rules[index])
+                level = self._denied.level(op, now_us) if self._denied.entries else None
+                if level is not None:
+                    return conclude_one(plan.rules[index], op.limit, op.cost, level, "deny_cache")
+        return None
+
+    def _concluded(self, plan: Plan, levels: Sequence[int], asked_us: int) -> Decision:
+        """The decision, from what the store found."""
+        ops = plan.ops
+        if len(ops) == 1 and ops[0].enforce:
+            decision = conclude_one(plan.rules[0], ops[0].limit, ops[0].cost, levels[0], self._source)
+        else:
+            decision = conclude(plan, levels, self._source)
+        if not decision.allowed and self._source == "store":
+            for op, level in zip(ops, levels, strict=True):
+                if op.enforce and op.cost * op.limit.token_ticks > level:
+                    self._denied.remember(op, level, asked_us)
+        return decision
+
+    def _without_store(self, plan: Plan, error: StoreError, now_us: int, *, spend: bool = True) -> Decision:
+        """The decision, when the store did not give one: by the local share, or 503 for rules that must hold."""
+        if self._observer is not None:
+            self._observer.on_store_error(error.kind)
+        for rule in plan.rules:
+            if rule.on_failure == "closed" and rule.mode == "enforce":
+                return undecided(rule)
+        shared = self._shares.parts(plan.ops)
+        levels = self._shares.take(shared if spend else [op._replace(cost=0) for op in shared], now_us)
+        decision = conclude(Plan(plan.rules, shared), levels, "local_share", spend=spend, degraded=True)
+        if decision.policy is None:
+            return decision
+        return decision._replace(limit=decision.policy.quota)
+
+    def _forget(self, client: str, rule_id: str | None) -> list[tuple[str, str | None]]:
+        """Forget what is known locally of a client; the buckets that the store must forget."""
+        if rule_id is not None:
+            identity = identity_of_client(client, find_rule(self._ruleset, rule_id).key_by)
+            buckets: list[tuple[str, str | None]] = [(identity, rule_id)]
+        else:
+            names = {rule.key_by for rule in self._ruleset.rules if len(rule.key_by) == 1} | {("client",)}
+            buckets = [(identity_of_client(client, key_by), None) for key_by in sorted(names)]
+        for identity, rule in buckets:
+            self._denied.forget(identity, rule)
+            self._shares.forget(identity, rule)
+        return buckets
+
+
+def looking(plan: Plan) -> list[Op]:
+    """The operations of a plan that take nothing."""
+    return [op._replace(cost=0) for op in plan.ops]

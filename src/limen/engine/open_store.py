@@ -1,0 +1,31 @@
+"""From a store URL to a store."""
+
+from __future__ import annotations
+
+from limen.engine.clock import Clock
+from limen.errors import SettingsError
+from limen.stores.base import AsyncStore
+from limen.stores.memory import AsyncMemoryStore, MemoryStore
+
+__all__ = ["open_store"]
+
+LATER = ("valkey+cluster", "redis+cluster", "valkey+sentinel", "redis+sentinel")
+
+
+def open_store(url: str, clock: Clock, secret: str | bytes | None, deadline_ms: float) -> AsyncStore:
+    """The store behind a URL, not yet connected.
+
+    Raises:
+        SettingsError: not a store URL; the message says what one looks like.
+    """
+    scheme = url.partition("://")[0]
+    if url == "memory://":
+        return AsyncMemoryStore(MemoryStore(clock.now_us))
+    if scheme in ("valkey", "valkeys", "redis", "rediss"):
+        from limen.stores.valkey.aio import AsyncValkeyStore  # noqa: PLC0415 - its libraries load only when used
+        from limen.stores.valkey.endpoint import parse_endpoint  # noqa: PLC0415
+
+        return AsyncValkeyStore(parse_endpoint(url), secret, deadline_ms)
+    if scheme in LATER:
+        raise SettingsError(f"{scheme}:// is not supported; give the address of one server, valkey://host:port/db")
+    raise SettingsError("a store is memory://, valkey://host:port/db or valkeys://host:port/db, not " + repr(scheme))

@@ -1,0 +1,84 @@
+"""From a question to store operations. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from limen.core.limit import Limit
+from limen.errors import UsageError
+from limen.rules.key import identity_of_client
+from limen.rules.model import Rule, check_cost
+from limen.rules.request import Request
+from limen.rules.ruleset import RuleSet
+from limen.stores.base import Op
+
+__all__ = ["Plan", "find_rule", "plain_rules", "plan_check", "plan_request"]
+
+
+class Plan(NamedTuple):
+    """The rules that apply and what each asks of the store, side by side."""
+
+    rules: Sequence[Rule]
+    ops: Sequence[Op]
+
+
+def plain_rules(ruleset: RuleSet) -> dict[str, tuple[Rule, Limit]]:
+    """The rules that count plainly, one bucket for each client, and that `check` can take a short cut for."""
+    return {
+        rule.id: (rule, rule.limit)
+        for rule in ruleset.rules
+        if rule.limit
+        and rule.limit.capacity
+        and rule.key_by == ("client",)
+        and rule.mode == "enforce"
+        and rule.rollout == 100
+    }
+
+
+NOTHING = Plan((), ())
+
+
+def find_rule(ruleset: RuleSet, rule_id: str) -> Rule:
+    """The rule of that name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    rule = ruleset.by_id.get(rule_id)
+    if rule is None:
+        known = ", ".join(list(ruleset.by_id)[:5]) or "none at all"
+        raise UsageError(f"there is no rule {rule_id!r}; there are: {known}")
+    return rule
+
+
+def plan_check(ruleset: RuleSet, client: str, rule_id: str, cost: int) -> Plan:
+    """One named rule for one named client.
+
+    Raises:
+        UsageError: an unknown rule, a cost that is not a whole number of tokens, a key of several parts.
+    """
+    rule = find_rule(ruleset, rule_id)
+    if type(cost) is not int or cost < 0:
+        check_cost(cost)
+    identity = identity_of_client(client, rule.key_by)
+    if rule.limit is None or rule.mode == "off" or not rule.covers_key(identity):
+        return NOTHING
+    return Plan((rule,), (Op(identity, rule.id, rule.limit, cost, rule.mode == "enforce"),))
+
+
+def plan_request(ruleset: RuleSet, request: Request) -> Plan:
+    """Every rule that applies to a request, each at its own cost."""
+    matching, segments = ruleset.matching(request)
+    rules: list[Rule] = []
+    ops: list[Op] = []
+    for rule in matching:
+        if rule.limit is None:
+            continue
+        identity = rule.key(request, segments)
+        if rule.rollout != 100 and not rule.covers_key(identity):
+            continue
+        cost = rule.cost_of(request, segments) if rule.cost.special else rule.cost.default
+        rules.append(rule)
+        ops.append(Op(identity, rule.id, rule.limit, cost, rule.mode == "enforce"))
+    return Plan(rules, ops)

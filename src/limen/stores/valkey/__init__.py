@@ -1,0 +1,1 @@
+"""Buckets in Valkey or Redis, shared by every gateway."""
