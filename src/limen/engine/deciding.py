@@ -37,7 +37,9 @@ class Deciding:
         observer: is told of every decision.
     """
 
-    def __init__(self, ruleset: RuleSet, source: Source, clock: Clock | None, gateways: int, observer: Observer | None) -> None:  # fmt: skip
+    def __init__(
+        self, ruleset: RuleSet, source: Source, clock: Clock | None, gateways: int, observer: Observer | None
+    ) -> None:
         if type(gateways) is not int or gateways < 1:
             raise UsageError(f"gateways must be a whole number from 1, not {gateways!r}")
         self._ruleset = ruleset

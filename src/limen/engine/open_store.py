@@ -22,8 +22,8 @@ def open_store(url: str, clock: Clock, secret: str | bytes | None, deadline_ms: 
     if url == "memory://":
         return AsyncMemoryStore(MemoryStore(clock.now_us))
     if scheme in ("valkey", "valkeys", "redis", "rediss"):
-        from limen.stores.valkey.aio import AsyncValkeyStore  # noqa: PLC0415 - its libraries load only when used
-        from limen.stores.valkey.endpoint import parse_endpoint  # noqa: PLC0415
+        from limen.stores.valkey.aio import AsyncValkeyStore
+        from limen.stores.valkey.endpoint import parse_endpoint
 
         return AsyncValkeyStore(parse_endpoint(url), secret, deadline_ms)
     if scheme in LATER:

@@ -22,15 +22,20 @@ UNKNOWN_ADDRESS = "unknown"
 """The one client that all requests without any address share (a Unix socket that is not trusted)."""
 
 MAX_HOPS = 50
-UNIX_SOCKET = "unix"
+MAX_TEXT = 100
+"""No spelling of an address is longer; longer texts are not even remembered."""
 
 
-@lru_cache(maxsize=16_384)
 def parse_address(text: str) -> Address | None:
     """The address in `text`: any spelling, with or without port, brackets or zone. None when there is none.
 
     IPv4-mapped IPv6 addresses become IPv4: masking them first would put the whole IPv4 world in one /64.
     """
+    return _parsed(text) if len(text) <= MAX_TEXT else None
+
+
+@lru_cache(maxsize=16_384)
+def _parsed(text: str) -> Address | None:
     bare = _without_port(text.strip())
     try:
         address = ip_address(bare.partition("%")[0])
@@ -49,10 +54,14 @@ def _without_port(text: str) -> str:
     return text
 
 
-@lru_cache(maxsize=16_384)
 def prefix_key(text: str | None, ipv6_prefix: int = 64) -> str:
     """What an address is counted by: the IPv4 address, the IPv6 network of `ipv6_prefix` bits, or `unknown`."""
-    address = parse_address(text) if text else None
+    return _prefix(text, ipv6_prefix) if text and len(text) <= MAX_TEXT else UNKNOWN_ADDRESS
+
+
+@lru_cache(maxsize=16_384)
+def _prefix(text: str, ipv6_prefix: int) -> str:
+    address = _parsed(text)
     if address is None:
         return UNKNOWN_ADDRESS
     if isinstance(address, IPv6Address):
@@ -61,7 +70,7 @@ def prefix_key(text: str | None, ipv6_prefix: int = 64) -> str:
 
 
 def networks(cidrs: Iterable[str]) -> tuple[Network, ...]:
-    """Networks from their spellings, `10.0.0.0/8` or a single address.
+    """Networks from their spellings, `10.0.0.0/8` or a single address. IPv4-mapped ones become IPv4.
 
     Raises:
         UsageError: names the one that is not a network.
@@ -69,13 +78,20 @@ def networks(cidrs: Iterable[str]) -> tuple[Network, ...]:
     found: list[Network] = []
     for cidr in cidrs:
         try:
-            found.append(ip_network(cidr.strip(), strict=False))
+            found.append(_unmapped(ip_network(cidr.strip(), strict=False)))
         except ValueError as error:
             raise UsageError(f"{cidr!r} is not a network; write it as '10.0.0.0/8' or '2001:db8::/32'") from error
     return tuple(found)
 
 
-def client_address(peer: str | None, forwarded_for: Sequence[str], trusted: Sequence[Network], trust_unix: bool = False) -> str | None:  # fmt: skip
+def _unmapped(net: Network) -> Network:
+    mapped = net.network_address.ipv4_mapped if isinstance(net, IPv6Network) and net.prefixlen >= 96 else None
+    return IPv4Network((mapped, net.prefixlen - 96)) if mapped else net
+
+
+def client_address(
+    peer: str | None, forwarded_for: Sequence[str], trusted: Sequence[Network], trust_unix: bool = False
+) -> str | None:
     """The address of the client.
 
     Args:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from limen.errors import UsageError
 from limen.rules.client_ip import prefix_key
-from limen.rules.match import PathPattern
+from limen.rules.match import PathPattern, bare_host
 from limen.rules.request import Request
 
 __all__ = ["EVERYBODY", "KeyFunction", "identity_of_client", "key_function"]
@@ -26,6 +26,8 @@ KeyFunction = Callable[[Request, Sequence[str]], str]
 EVERYBODY = "*"
 SIMPLE = ("client", "user", "ip", "plan", "host")
 HEADER = re.compile(r"header\.[A-Za-z0-9-]+")
+NETWORK = re.compile(r"ip/([1-9][0-9]{1,2})")
+"""`ip/48`: IPv6 clients by their /48; plain `ip` means `ip/64`."""
 
 
 def key_function(key_by: Sequence[str], pattern: PathPattern | None) -> KeyFunction:
@@ -58,22 +60,32 @@ def identity_of_client(client: str, key_by: Sequence[str]) -> str:
         return EVERYBODY
     if len(key_by) > 1:
         raise UsageError(f"a rule keyed by {', '.join(key_by)} needs a whole request; use check_request")
-    if key_by[0] == "ip":
-        return f"ip={prefix_key(client)}"
-    return f"{key_by[0]}={client}"
+    name = key_by[0]
+    bits = _ipv6_bits(name)
+    if bits:
+        return f"{name}={prefix_key(client, bits)}"
+    return f"{name}={bare_host(client) if name == 'host' else client}"
 
 
 def _check(part: str, pattern: PathPattern | None) -> None:
     if not isinstance(part, str):
         raise UsageError(f"key_by is a list of names such as [client], not {part!r}")
-    if part in SIMPLE or HEADER.fullmatch(part):
+    if part in SIMPLE or HEADER.fullmatch(part) or _ipv6_bits(part):
         return
     if part.startswith("path."):
         captures = pattern.captures if pattern else {}
         if part[5:] not in captures:
             raise UsageError(f"key_by {part!r} needs match.path with a segment {{{part[5:]}}}")
         return
-    raise UsageError(f"key_by has no {part!r}; it knows {', '.join(SIMPLE)}, path.NAME and header.NAME")
+    raise UsageError(f"key_by has no {part!r}; it knows {', '.join(SIMPLE)}, ip/48, path.NAME and header.NAME")
+
+
+def _ipv6_bits(part: str) -> int | None:
+    """How much of an IPv6 address `ip` or `ip/N` counts by; None for parts that are no address."""
+    if part == "ip":
+        return 64
+    found = NETWORK.fullmatch(part)
+    return int(found[1]) if found and int(found[1]) <= 128 else None
 
 
 def _client(request: Request) -> str:
@@ -86,8 +98,11 @@ def _address(request: Request) -> str:
 
 
 def _part(name: str, pattern: PathPattern | None) -> KeyFunction:
-    if name == "ip":
-        return lambda request, segments: _address(request)
+    bits = _ipv6_bits(name)
+    if bits:
+        return lambda request, segments: f"{name}={prefix_key(request.ip, bits)}"
+    if name == "host":
+        return lambda request, segments: _or_address(name, bare_host(request.host), request)
     if name.startswith("path.") and pattern is not None:
         index = pattern.captures[name[5:]]
         return lambda request, segments: f"{name}={segments[index]}"

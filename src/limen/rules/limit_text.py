@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from fractions import Fraction
 from typing import Final
@@ -10,7 +9,7 @@ from typing import Final
 from limen.core.limit import MAX_CAPACITY, MAX_REFILL_PER_SEC, Limit, exact_rate
 from limen.errors import UsageError
 
-__all__ = ["UNLIMITED", "limit_from_numbers", "limit_from_text"]
+__all__ = ["UNLIMITED", "check_capacity", "check_refill", "limit_from_text"]
 
 UNLIMITED: Final = "unlimited"
 
@@ -24,9 +23,9 @@ SECONDS: Final = {
 }  # fmt: skip
 
 SPELLING = re.compile(
-    r"""\s* (?P<amount>[\d_,]+) \s* (?:/|per\b) \s* (?P<count>\d+)? \s* (?P<unit>[a-z]+)
-        (?: \s+ burst \s+ (?P<burst>[\d_,]+) )? \s*""",
-    re.VERBOSE | re.IGNORECASE,
+    r"""\s* (?P<amount>\d[\d_,]{0,20}) \s* (?:/|per\b) \s* (?P<count>\d{1,9})? \s* (?P<unit>[a-z]+)
+        (?: \s+ burst \s+ (?P<burst>\d[\d_,]{0,20}) )? \s*""",
+    re.VERBOSE | re.IGNORECASE | re.ASCII,
 )
 
 EXAMPLES = "write it as '100/minute', '20/second burst 100', '5 per 30s', or give capacity and refill_per_sec"
@@ -50,31 +49,41 @@ def limit_from_text(text: str) -> Limit | None:
     burst = _whole(found["burst"]) if found["burst"] else amount
     if not period:
         raise UsageError(f"{text!r}: the period is 0; {EXAMPLES}")
+    if amount and not burst:
+        raise UsageError(f"{text!r}: a bucket without room never allows; leave the burst out or write 1 or more")
     if not amount and burst:
         raise UsageError(f"{text!r} never refills and would lock clients out for good; write '0/minute' to refuse all")
-    return limit_from_numbers(burst, amount / period)
+    return Limit(check_capacity(burst), check_refill(amount / period))
 
 
-def limit_from_numbers(capacity: object, refill_per_sec: object) -> Limit:
-    """The limit that two numbers stand for. A refill of 0 is a quota that is spent once.
+def check_capacity(capacity: object) -> int:
+    """`capacity` as whole tokens.
 
     Raises:
-        UsageError: not numbers, not finite, out of range.
+        UsageError: not a whole number, or out of range.
     """
     if isinstance(capacity, bool) or not isinstance(capacity, int):
         raise UsageError(f"capacity must be a whole number of tokens, not {capacity!r}")
     if not 0 <= capacity <= MAX_CAPACITY:
         raise UsageError(f"capacity must be between 0 and {MAX_CAPACITY:,}, not {capacity}")
+    return capacity
+
+
+def check_refill(refill_per_sec: object) -> Fraction:
+    """`refill_per_sec` as the simple fraction that was meant. A refill of 0 is a quota that is spent once.
+
+    Raises:
+        UsageError: not a number, not finite, or out of range.
+    """
     if isinstance(refill_per_sec, bool) or not isinstance(refill_per_sec, int | float | Fraction):
         raise UsageError(f"refill_per_sec must be a number of tokens per second, not {refill_per_sec!r}")
-    if not math.isfinite(refill_per_sec) or not 0 <= refill_per_sec <= MAX_REFILL_PER_SEC:
+    if not 0 <= refill_per_sec <= MAX_REFILL_PER_SEC:
         raise UsageError(f"refill_per_sec must be between 0 and {MAX_REFILL_PER_SEC:,}, not {refill_per_sec}")
-    rate = refill_per_sec if isinstance(refill_per_sec, Fraction) else exact_rate(refill_per_sec)
-    return Limit(capacity, rate)
+    return refill_per_sec if isinstance(refill_per_sec, Fraction) else exact_rate(refill_per_sec)
 
 
 def _whole(digits: str) -> int:
-    return int(digits.replace(",", "").replace("_", "") or "0")
+    return int(digits.replace(",", "").replace("_", ""))
 
 
 def _seconds(unit: str, text: str) -> Fraction:

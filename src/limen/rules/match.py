@@ -9,15 +9,17 @@ from typing import Any
 
 from limen.errors import UsageError
 from limen.rules.client_ip import networks, parse_address
+from limen.rules.path import canonical_path
 from limen.rules.request import Request
 
-__all__ = ["Match", "PathPattern", "match_from_mapping", "path_pattern"]
+__all__ = ["Match", "PathPattern", "bare_host", "match_from_mapping", "path_pattern"]
 
 Predicate = Callable[[Request], bool]
 
 REST = "**"
 ANY_SEGMENT = "*"
 CAPTURE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+HOST = re.compile(r"(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")
 METHOD = re.compile(r"[A-Za-z][A-Za-z-]{0,31}")
 
 
@@ -76,14 +78,24 @@ def path_pattern(text: object) -> PathPattern:
     segments, captures = [], {}
     for index, segment in enumerate(written[:-1] if open_ended else written):
         name = CAPTURE.fullmatch(segment)
-        if name:
-            if name[1] in captures:
-                raise UsageError(f"{text!r}: '{{{name[1]}}}' is there twice; give each segment its own name")
-            captures[name[1]] = index
-        elif segment != ANY_SEGMENT and any(sign in segment for sign in "*{}"):
-            raise UsageError(f"{text!r}: {segment!r} must be a whole segment: '*', '{{name}}', or '**' at the end")
-        segments.append(ANY_SEGMENT if name else segment)
+        if name is None:
+            segments.append(_literal(segment, text))
+            continue
+        if name[1] in captures:
+            raise UsageError(f"{text!r}: '{{{name[1]}}}' is there twice; give each segment its own name")
+        captures[name[1]] = index
+        segments.append(ANY_SEGMENT)
     return PathPattern(text, tuple(segments), open_ended, captures)
+
+
+def _literal(segment: str, text: str) -> str:
+    """`*`, or a segment in the spelling that requests are compared in; any other would never match."""
+    if segment != ANY_SEGMENT and any(sign in segment for sign in "*{}"):
+        raise UsageError(f"{text!r}: {segment!r} must be a whole segment: '*', '{{name}}', or '**' at the end")
+    canonical = canonical_path("/" + segment)
+    if canonical != "/" + segment:
+        raise UsageError(f"{text!r}: no request is seen with '/{segment}' in its path; write {canonical!r}")
+    return segment
 
 
 def match_from_mapping(raw: object) -> Match:
@@ -125,17 +137,25 @@ def _methods(value: object) -> Predicate:
 
 
 def _hosts(value: object) -> Predicate:
-    names = {name.lower().rstrip(".") for name in _texts(value, "host")}
+    names = {_host_name(name) for name in _texts(value, "host")}
     suffixes = tuple(name[1:] for name in names if name.startswith("*."))
 
     def holds(request: Request) -> bool:
-        host = _bare_host(request.host)
+        host = bare_host(request.host)
         return host in names or (bool(suffixes) and host.endswith(suffixes))
 
     return holds
 
 
-def _bare_host(host: str) -> str:
+def _host_name(text: str) -> str:
+    name = text.lower().rstrip(".")
+    if not HOST.fullmatch(name):
+        raise UsageError(f"match.host: {text!r} is not a host; write 'example.com' or '*.example.com', without a port")
+    return name
+
+
+def bare_host(host: str) -> str:
+    """A Host header without port and final dot, in lower case."""
     host = host.lower()
     if host.startswith("["):
         return host.partition("]")[0] + "]"

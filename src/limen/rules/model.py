@@ -12,7 +12,7 @@ from limen.core.decision import Policy
 from limen.core.limit import Limit
 from limen.errors import Problem, RuleError, UsageError
 from limen.rules.key import KeyFunction, key_function
-from limen.rules.limit_text import UNLIMITED, limit_from_numbers, limit_from_text
+from limen.rules.limit_text import UNLIMITED, check_capacity, check_refill, limit_from_text
 from limen.rules.match import Match, match_from_mapping
 from limen.rules.request import Request
 
@@ -44,8 +44,8 @@ class Rule:
     Args:
         id: `[a-z0-9][a-z0-9._-]{0,62}`.
         match: `{methods, path, host, plan, client, ip, header}`; everything given must hold.
-        key_by: `client`, `user`, `ip`, `plan`, `host`, `path.NAME`, `header.NAME`; several make one key, none is one
-            bucket for all.
+        key_by: `client`, `user`, `ip` (IPv6 by its /64; `ip/48` by its /48), `plan`, `host`, `path.NAME`,
+            `header.NAME`; several make one key, none is one bucket for all.
         limit: `"100/minute"`, `"20/second burst 100"`, `"unlimited"`; or give
         capacity, refill_per_sec: whole tokens, and tokens per second. A refill of 0 is a quota that is spent once.
         cost: whole tokens, or `{default: 1, when: [{path: /v1/search/deep, cost: 10}]}`. 0 looks without spending.
@@ -75,7 +75,7 @@ class Rule:
 
     def __init__(
         self,
-        id: str,
+        id: str,  # noqa: A002 - what operators call it
         *,
         match: Mapping[str, Any] | None = None,
         key_by: Sequence[str] = ("client",),
@@ -100,14 +100,14 @@ class Rule:
         self.match = attempt("match", match_from_mapping, {} if match is None else match, Match())
         self.key_by = attempt("key_by", _key_by, key_by, ())
         self.key = attempt("key_by", lambda parts: key_function(parts, self.match.path), self.key_by, _no_key)
-        self.limit = attempt("limit", lambda _: _limit(limit, capacity, refill_per_sec), None, None)
+        self.limit = _limit(attempt, limit, capacity, refill_per_sec)
         self.cost = attempt("cost", _cost, cost, Cost())
         self.algorithm = attempt("algorithm", _one_of("token_bucket"), algorithm, "token_bucket")
         self.on_failure = attempt("on_failure", _one_of("open", "closed"), on_failure, "open")
         self.mode = attempt("mode", _one_of("enforce", "shadow", "off"), mode, "enforce")
         self.rollout = attempt("rollout", _per_cent, rollout, 100)
         self.tags = attempt("tags", _texts, tags, ())
-        self.public_name = attempt("public_name", _public_name, id if public_name is None else public_name, "")
+        self.public_name = self.id if public_name is None else attempt("public_name", _public_name, public_name, "")
         attempt("lease", _one_of("off", "auto"), lease, "off")
         attempt("regions", _one_of("local"), regions, "local")
         attempt("colocate", _optional_text, colocate, None)
@@ -115,7 +115,7 @@ class Rule:
             attempt("cost", _affordable, (self.cost, self.limit), None)
         if attempt.problems:
             raise RuleError(attempt.problems)
-        self.policy = self.limit and Policy(self.public_name, self.limit.capacity, self.limit.window_s)
+        self.policy = _policy(self.public_name, self.limit)
 
     def cost_of(self, request: Request, segments: Sequence[str]) -> int:
         """Tokens that `request`, with the segments of its canonical path, spends under this rule."""
@@ -175,6 +175,10 @@ def _documented(given: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
+def _policy(name: str, limit: Limit | None) -> Policy | None:
+    return None if limit is None else Policy(name, limit.capacity, limit.window_s)
+
+
 def _no_key(request: Request, segments: Sequence[str]) -> str:
     raise AssertionError("a refused rule is never asked for a key")
 
@@ -191,21 +195,33 @@ def _key_by(parts: object) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def _limit(text: object, capacity: object, refill_per_sec: object) -> Limit | None:
-    if text is None and capacity is None and refill_per_sec is None:
-        raise UsageError(f"there is no limit; write limit: 100/minute, or limit: {UNLIMITED}")
+def _limit(attempt: _Attempts, text: object, capacity: object, refill_per_sec: object) -> Limit | None:
+    if text is not None or (capacity is None and refill_per_sec is None):
+        given_twice = capacity is not None or refill_per_sec is not None
+        return attempt("limit", _refuse_two_limits if given_twice else _limit_from_value, text, None)
+    tokens = attempt("capacity", lambda value: check_capacity(_given(value, "capacity")), capacity, 0)
+    rate = attempt("refill_per_sec", lambda value: check_refill(_given(value, "refill_per_sec")), refill_per_sec, 0)
+    return attempt("refill_per_sec", lambda _: Limit(tokens, Fraction(rate)), None, None)
+
+
+def _limit_from_value(text: object) -> Limit | None:
     if text is None:
-        if capacity is None or refill_per_sec is None:
-            missing = "capacity" if capacity is None else "refill_per_sec"
-            raise UsageError(f"{missing} is missing; capacity and refill_per_sec go together")
-        return limit_from_numbers(capacity, refill_per_sec)
-    if capacity is not None or refill_per_sec is not None:
-        raise UsageError("give either limit, or capacity and refill_per_sec, not both")
-    if text == 0 and not isinstance(text, bool | float):
-        return limit_from_numbers(0, 0)
+        raise UsageError(f"there is no limit; write limit: 100/minute, or limit: {UNLIMITED}")
+    if type(text) is int and not text:
+        return Limit(0, Fraction(0))
     if not isinstance(text, str):
         raise UsageError(f"a limit is text such as '100/minute', not {text!r}; say per which time")
     return limit_from_text(text)
+
+
+def _refuse_two_limits(text: object) -> Limit:
+    raise UsageError("give either limit, or capacity and refill_per_sec, not both")
+
+
+def _given(value: object, name: str) -> object:
+    if value is None:
+        raise UsageError(f"{name} is missing; capacity and refill_per_sec go together")
+    return value
 
 
 def check_cost(cost: object) -> int:

@@ -2,8 +2,9 @@
 
 Servers and routers treat many spellings of a path as one: `/login`, `//login`, `/./login`, `/x/../login`,
 `/login/`, `/login;v=1`, `/%6Cogin`. Rules match the canonical form below (RFC 3986 section 6.2.2, plus what common
-routers forgive). Where spellings are really ambiguous, because servers disagree (`%2F`, `\\`, encoded dots, control
-characters), `is_ambiguous` says so and a gateway refuses the request.
+routers forgive); signs that would mean something if they stood bare (`%`, `;`, `?`, `#`) stay encoded in it. Where
+spellings are really ambiguous, because servers disagree (`%2F`, `\\`, encoded dots, control characters),
+`is_ambiguous` says so and a gateway refuses the request.
 """
 
 from __future__ import annotations
@@ -16,11 +17,16 @@ __all__ = ["canonical_path", "is_ambiguous", "segments_of"]
 ODD = re.compile(r"//|/\.|[%;?#\\]|[^/]/$")
 """Anything that a plain canonical path does not have; most paths have none of it."""
 
+KEPT_ENCODED = str.maketrans({sign: f"%{ord(sign):02X}" for sign in "%;?#"})
+
 AMBIGUOUS = re.compile(r"%(?:2f|5c|2e|00|0a|0d|25(?:2f|5c|2e))|[\\\x00-\x1f\x7f]", re.IGNORECASE)
 
 
 def canonical_path(raw: str) -> str:
-    """The spelling under which rules know `raw`: decoded, without query, parameters, dots, doubled or final slashes."""
+    """The spelling under which rules know `raw`: decoded, without query, parameters, dots, doubled or final slashes.
+
+    It is the canonical spelling of itself.
+    """
     if raw.startswith("/") and not ODD.search(raw):
         return raw
     return "/" + "/".join(_resolve(raw))
@@ -44,5 +50,5 @@ def _resolve(raw: str) -> list[str]:
             if segment == "..":
                 del kept[-1:]
             elif segment not in ("", "."):
-                kept.append(segment)
+                kept.append(segment.translate(KEPT_ENCODED))
     return kept

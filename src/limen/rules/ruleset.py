@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from types import MappingProxyType
 
 from limen.errors import Problem, RuleError
-from limen.rules.match import ANY_SEGMENT, Match
+from limen.rules.match import ANY_SEGMENT
 from limen.rules.model import Rule
 from limen.rules.path import canonical_path, segments_of
 from limen.rules.request import Request
@@ -118,14 +118,23 @@ def _refuse_duplicates(rules: Sequence[Rule]) -> None:
 
 
 def _twins(rules: Sequence[Rule]) -> Iterable[tuple[Rule, Rule]]:
-    """Pairs that are told apart by nothing but their ids."""
+    """Pairs that are told apart by nothing but their ids: the second would never be the one that decides.
+
+    Rules without a match are left alone: such rules are asked for by name. So are looser rules beside tighter ones:
+    what they count is shown, and they decide as soon as the tighter one is lifted.
+    """
     seen: dict[str, Rule] = {}
     for rule in rules:
-        likeness = repr([_document(rule.match), rule.key_by, rule.limit, rule.cost.default, rule.mode])
+        if not rule.match.document or rule.mode == "off":
+            continue
+        likeness = repr(_likeness(rule))
         if likeness in seen:
             yield seen[likeness], rule
-        seen[likeness] = rule
+        seen.setdefault(likeness, rule)
 
 
-def _document(match: Match) -> list[tuple[str, object]]:
-    return sorted((match.document or {}).items())
+def _likeness(rule: Rule) -> list[tuple[str, object]]:
+    """Everything that decides; names and tags do not."""
+    document = {"cost": 1, **rule.to_document(), "match": sorted((rule.match.document or {}).items())}
+    named = ("id", "public_name", "tags", "capacity", "refill_per_sec", "limit")
+    return [*sorted(item for item in document.items() if item[0] not in named), ("limit", rule.limit)]

@@ -83,7 +83,7 @@ class MemoryStore:
                 level: int = cell[0] + (now_us - cell[1]) * limit.ticks_per_us
                 if level > limit.full_ticks:
                     level = limit.full_ticks
-                if level >= cost:
+                if level >= cost > 0:
                     self._cells[key] = _new(Cell, (level - cost, now_us, limit))
                 return level
             level = self._level(key, limit, now_us)

@@ -1,12 +1,14 @@
 """One connection that everybody shares: many questions in flight, answered in order.
 
 A pool gives each command a connection for itself, and a timed-out command costs its connection. Here the bytes of all
-callers go down one pipe; what is written in one turn of the event loop leaves in one write. The rules:
+callers go down one pipe; what is asked in one turn of the event loop leaves in one write. The rules:
 
 - A question, once written, keeps its place in the queue until its reply arrives. A caller that gave up (deadline or
   cancellation) leaves its place behind, and the late reply is thrown away there. So no reply reaches the wrong caller.
-- The deadline belongs to the caller's future, never to the command. One timer watches the oldest question.
+- The deadline belongs to the caller's future, never to the command. One timer watches the oldest write.
 - Nothing is ever sent twice: a question that may have left may have been answered.
+- Only the store can be late. The deadline counts from the write, and nobody is given up before the event loop has had
+  an undisturbed look at the socket after it: a busy process has its replies waiting there.
 """
 
 from __future__ import annotations
@@ -19,14 +21,26 @@ import hiredis
 
 from limen.errors import StoreError
 
-__all__ = ["Link"]
+__all__ = ["Link", "Reply"]
 
 MAX_IN_FLIGHT = 8_192
-LATE_BY_S = 0.002
-"""A timer that fires later than this says that this process was busy, not that the store was slow."""
+LOOK_S = 0.001
+"""The last part of the deadline: replies that are there get a chance to be read before callers are given up."""
 
 Reply = object
-Waiting = tuple["asyncio.Future[Reply]", float]
+
+
+class Write:
+    """Questions that left together."""
+
+    __slots__ = ("due", "open", "patience_s")
+
+    def __init__(self, patience_s: float) -> None:
+        self.open = 0
+        """How many of them are not answered."""
+        self.patience_s = patience_s
+        self.due = 0.0
+        """When their callers are given up."""
 
 
 class Link(asyncio.Protocol):
@@ -47,11 +61,13 @@ class Link(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._owner: object = None
         self._reader = hiredis.Reader(notEnoughData=_NOTHING)
-        self._waiting: deque[Waiting] = deque()
-        self._given_up = 0
+        self._waiting: deque[asyncio.Future[Reply]] = deque()
+        self._writes: deque[Write] = deque()
         self._outbox: list[bytes] = []
+        self._given_up = 0
+        """How many writes at the head of the queue nobody waits for any more."""
         self._timer: asyncio.TimerHandle | None = None
-        self._second_chance = False
+        self._looked = False
 
     def adopt(self, transport: asyncio.Transport, owner: object = None) -> None:
         """Take over a transport on which the login is done. `owner` is kept, if it would hang up when it is dropped."""
@@ -71,22 +87,26 @@ class Link(asyncio.Protocol):
         Raises:
             StoreError: the connection is gone (`down`) or too much is in flight (`overload`); nothing was sent.
         """
-        transport = self._transport
-        if transport is None:
+        if self._transport is None:
             raise StoreError("the connection to the store is lost", "down")
         waiting = self._waiting
         if len(waiting) >= MAX_IN_FLIGHT:
             raise StoreError(f"{MAX_IN_FLIGHT} questions to the store are in flight", "overload")
         future: asyncio.Future[Reply] = self._loop.create_future()
-        if not waiting:
-            transport.write(command)
+        outbox = self._outbox
+        if outbox:
+            self._writes[-1].open += 1
+            outbox.append(command)
         else:
-            if not self._outbox:
+            write = Write(patience_s or self._deadline_s)
+            write.open = 1
+            self._writes.append(write)
+            outbox.append(command)
+            if waiting:
                 self._loop.call_soon(self._flush)
-            self._outbox.append(command)
-        waiting.append((future, self._loop.time() + (patience_s or self._deadline_s)))
-        if self._timer is None:
-            self._timer = self._loop.call_at(waiting[-1][1], self._expire)
+            else:
+                self._flush()
+        waiting.append(future)
         return future
 
     def close(self) -> None:
@@ -100,9 +120,11 @@ class Link(asyncio.Protocol):
         waiting = self._waiting
         try:
             while (reply := gets()) is not _NOTHING:
-                future, _ = waiting.popleft()
-                if self._given_up:
-                    self._given_up -= 1
+                future = waiting.popleft()
+                write = self._writes[0]
+                write.open -= 1
+                if not write.open:
+                    self._answered()
                 if not future.done():
                     future.set_result(reply)
         except (hiredis.ProtocolError, IndexError):
@@ -113,44 +135,60 @@ class Link(asyncio.Protocol):
         self._transport = None
         if self._timer is not None:
             self._timer.cancel()
-        for future, _ in self._waiting:
+        for future in self._waiting:
             if not future.done():
                 future.set_exception(StoreError("the connection to the store was lost", "down"))
         self._waiting.clear()
+        self._writes.clear()
         self._outbox.clear()
         if not self.lost.done():
             self.lost.set_result(None)
 
-    def _flush(self) -> None:
-        if self._transport is not None and self._outbox:
-            self._transport.write(b"".join(self._outbox))
-            self._outbox.clear()
+    def _answered(self) -> None:
+        """Every question of the oldest write has its reply."""
+        self._writes.popleft()
+        if self._given_up:
+            self._given_up -= 1
 
-    def _expire(self) -> None:
-        """Tell the callers whose deadline has passed, and watch the next one."""
+    def _flush(self) -> None:
+        """Send what was asked since the last write; the deadline of its callers begins."""
+        if self._transport is None or not self._outbox:
+            return
+        write = self._writes[-1]
+        write.due = self._loop.time() + write.patience_s
+        self._transport.write(b"".join(self._outbox))
+        self._outbox.clear()
+        if self._timer is None:
+            self._watch(write)
+
+    def _watch(self, write: Write) -> None:
+        self._looked = False
+        self._timer = self._loop.call_at(write.due - LOOK_S, self._on_timer, write.due - LOOK_S)
+
+    def _on_timer(self, meant_for: float) -> None:
+        """Give up what is due, but only after a look at the socket that nothing held up."""
         self._timer = None
-        if not self._waiting:
-            return
         now = self._loop.time()
-        if self._was_busy(now):
-            self._timer = self._loop.call_later(0.001, self._expire)
-            return
-        for future, due in islice(self._waiting, self._given_up, None):
-            if due > now:
-                self._timer = self._loop.call_at(due, self._expire)
+        looked_in_peace = self._looked and now - meant_for < LOOK_S
+        while (write := next(islice(self._writes, self._given_up, None), None)) is not None and write.due:
+            if write.due - LOOK_S > now:
+                self._watch(write)
                 return
-            self._given_up += 1
+            if not looked_in_peace:
+                self._looked = True
+                self._timer = self._loop.call_at(now + LOOK_S, self._on_timer, now + LOOK_S)
+                return
+            self._give_up(write)
+
+    def _give_up(self, write: Write) -> None:
+        """Tell the callers of a write that it takes too long."""
+        before = sum(earlier.open for earlier in islice(self._writes, self._given_up))
+        self._given_up += 1
+        message = f"no answer from the store within {write.patience_s * 1000:g} ms"
+        for future in islice(self._waiting, before, before + write.open):
             if not future.done():
                 self.misses += 1
-                future.set_exception(
-                    StoreError(f"no answer from the store within {self._deadline_s * 1000:g} ms", "timeout")
-                )
-
-    def _was_busy(self, now: float) -> bool:
-        """Whether this process came late to its own timer: replies that are there already get a chance to be read."""
-        oldest = next((due for _, due in islice(self._waiting, self._given_up, None)), now)
-        self._second_chance = not self._second_chance and now - oldest > LATE_BY_S
-        return self._second_chance
+                future.set_exception(StoreError(message, "timeout"))
 
 
 _NOTHING = object()

@@ -1,0 +1,133 @@
+"""`bench hang`: a store that stops dead (SIGSTOP) while it is asked, and comes back.
+
+How long a decision takes is told apart from how late the event loop is by itself: a ticker beside the tasks shows
+what a wait of one millisecond takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from bench.machine import machine_facts
+from bench.numbers import spread
+from bench.server import valkey, work_of
+from bench.settings import Settings
+from limen import AsyncLimiter, Rule
+
+__all__ = ["hang"]
+
+TASKS = 64
+HANG_S = 2.5
+BACK_S = 20.0
+"""How long to wait for the first decision of a store that is back."""
+TICK_S = 0.001
+PAUSES_S = {"64 tasks, no pause": 0.0, "64 tasks, a check every 10 ms": 0.01}
+
+
+class Seen(NamedTuple):
+    began: float
+    took_s: float
+    source: str
+
+
+class Log:
+    """Every decision, and every tick of the loop."""
+
+    def __init__(self) -> None:
+        self.seen: list[Seen] = []
+        self.late: list[tuple[float, float]] = []
+        self.stopping = False
+
+    async def ask(self, limiter: AsyncLimiter, client: str, pause_s: float) -> None:
+        while not self.stopping:
+            began = time.perf_counter()
+            decision = await limiter.check(client, "big")
+            self.seen.append(Seen(began, time.perf_counter() - began, decision.source))
+            await asyncio.sleep(pause_s)
+
+    async def tick(self) -> None:
+        while not self.stopping:
+            began = time.perf_counter()
+            await asyncio.sleep(TICK_S)
+            self.late.append((began, time.perf_counter() - began - TICK_S))
+
+
+def hang(settings: Settings) -> dict[str, Any]:
+    """Stop and continue a store, `settings.rounds` times for each way of asking."""
+    hang_s = HANG_S if settings.seconds >= 0.1 else 0.2
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in PAUSES_S}
+    for _ in range(settings.rounds):
+        for name, pause_s in PAUSES_S.items():
+            with valkey() as server:
+                machine = machine_facts(server)
+                found[name].append(asyncio.run(_hang(server, pause_s, hang_s)))
+    rows = [
+        {"name": name, **{key: spread([run[key] for run in runs])._asdict() for key in runs[0]}}
+        for name, runs in found.items()
+    ]
+    settled = {"rounds": settings.rounds, "tasks": TASKS, "hang_s": hang_s, "deadline_ms": 5.0}
+    return {"benchmark": "hang", "machine": machine, "settings": settled, "rows": rows}
+
+
+async def _hang(server: Any, pause_s: float, hang_s: float) -> dict[str, float]:
+    with server.client() as client:
+        before = work_of(client).connections
+        async with AsyncLimiter(f"valkey://127.0.0.1:{server.port}", rules=[Rule("big", limit="1000000/second")]) as limiter:
+            stopped, continued, log = await _disturbed(limiter, server._process, pause_s, hang_s)
+        connections = work_of(client).connections - before
+    return _summary(log, stopped, continued) | {"connections": connections}
+
+
+async def _disturbed(limiter: AsyncLimiter, process: Any, pause_s: float, hang_s: float) -> tuple[float, float, Log]:
+    """Let the tasks run, stop the store, continue it, and wait until it decides again."""
+    log = Log()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(log.tick())
+        for number in range(TASKS):
+            group.create_task(log.ask(limiter, f"client-{number}", pause_s))
+        try:
+            await _until(lambda: _from_store(log, 0.0) is not None)
+            await asyncio.sleep(min(0.2, hang_s))
+            stopped = time.perf_counter()
+            process.send_signal(signal.SIGSTOP)
+            await asyncio.sleep(hang_s)
+        finally:
+            process.send_signal(signal.SIGCONT)
+        continued = time.perf_counter()
+        await _until(lambda: _from_store(log, continued) is not None)
+        log.stopping = True
+    return stopped, continued, log
+
+
+def _summary(log: Log, stopped: float, continued: float) -> dict[str, float]:
+    during = [each for each in log.seen if each.began + each.took_s > stopped and each.began < continued]
+    late = [late_s for began, late_s in log.late if began + late_s + TICK_S > stopped and began < continued]
+    took = sorted(each.took_s for each in during)
+    back = _from_store(log, continued)
+    assert back is not None
+    sources = Counter(each.source for each in during)
+    return {
+        "worst_ms": took[-1] * 1000,
+        "p999_ms": took[int(len(took) * 0.999)] * 1000,
+        "worst_loop_lateness_ms": max(late) * 1000,
+        "decisions": len(during),
+        "local_share": sources["local_share"] / len(during),
+        "back_after_ms": (back.began + back.took_s - continued) * 1000,
+    }
+
+
+def _from_store(log: Log, after: float) -> Seen | None:
+    """The last few decisions hold the newest one of the store; None when it began before `after`."""
+    found = [each for each in log.seen[-4 * TASKS :] if each.source == "store" and each.began > after]
+    return min(found, default=None)
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(BACK_S):
+        while not condition():
+            await asyncio.sleep(TICK_S)

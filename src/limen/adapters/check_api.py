@@ -1,0 +1,177 @@
+"""The check API: one question, one decision, as JSON over HTTP. A plain ASGI app.
+
+A denial is a decision like any other and comes with 200: the caller asked, and this is the answer. 503 is for
+what could not be decided under a rule that must hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
+from urllib.parse import parse_qsl
+
+from limen.adapters.asgi_types import Receive, Scope, Send, live, refuse, send_reply
+from limen.adapters.check_question import Check, as_text, question
+from limen.adapters.http import denial
+from limen.adapters.json_body import ClientGone, Refused, parse_json, read_body
+from limen.adapters.problem import Reply, json_reply, problem
+from limen.core.decision import Decision
+from limen.errors import UsageError
+from limen.rules.request import Request
+from limen.rules.ruleset import RuleSet
+
+__all__ = ["CheckApi"]
+
+MAX_BODY = 64 * 1024
+MAX_BATCH = 1000
+MAX_BATCH_BODY = 1024 * 1024
+AT_ONCE = 64
+"""Checks of one batch that are in flight together: few enough to leave the store's line to others."""
+
+Handler = Callable[[Scope, Receive], Awaitable[Reply]]
+
+
+class CheckLimiter(Protocol):
+    """What the check API needs of an `AsyncLimiter`."""
+
+    @property
+    def ruleset(self) -> RuleSet: ...
+    async def check(self, client: str, rule: str, cost: int = 1) -> Decision: ...
+    async def check_request(self, request: Request) -> Decision: ...
+    async def peek(self, client: str, rule: str) -> Decision: ...
+
+
+class CheckApi:
+    """An ASGI app with `POST /v1/check`, `POST /v1/check/batch`, `GET /v1/state`, `/healthz`, `/readyz`, `/metrics`.
+
+    Args:
+        limiter: an `AsyncLimiter`; whoever made it starts and closes it.
+        ready: whether this process should get traffic, and details for people.
+        metrics: the body and content type of `/metrics`; without it there is no such path.
+        body_timeout_s: the longest that a request body may take to arrive; then 408.
+    """
+
+    def __init__(
+        self,
+        limiter: CheckLimiter,
+        *,
+        ready: Callable[[], tuple[bool, Mapping[str, Any]]] = lambda: (True, {}),
+        metrics: Callable[[], tuple[bytes, str]] | None = None,
+        body_timeout_s: float = 10.0,
+    ) -> None:
+        self.limiter = limiter
+        self._ready = ready
+        self._body_timeout_s = body_timeout_s
+        self._routes: dict[str, tuple[str, Handler]] = {
+            "/v1/check": ("POST", self._check),
+            "/v1/check/batch": ("POST", self._batch),
+            "/v1/state": ("GET", self._state),
+            "/healthz": ("GET", self._health),
+            "/readyz": ("GET", self._readiness),
+        }
+        if metrics is not None:
+            self._metrics = metrics
+            self._routes["/metrics"] = ("GET", self._show_metrics)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await live(receive, send, _nothing, _nothing)
+        elif scope["type"] == "websocket":
+            await refuse(scope, receive, send, problem(404, "There is no WebSocket here."))
+        else:
+            await self._serve(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            reply = await self._answer(scope, receive)
+        except Refused as refusal:
+            reply = refusal.reply
+        except ClientGone:
+            return
+        await send_reply(send, reply)
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Reply:
+        method, handler = self._routes.get(scope["path"], (None, None))
+        if method is None or handler is None:
+            return problem(404, f"There is no such path; there are {', '.join(self._routes)}.")
+        asked = scope["method"]
+        if asked != method and not (asked == "HEAD" and method == "GET"):
+            allowed = "GET, HEAD" if method == "GET" else method
+            return problem(405, f"This path is for {allowed}.", headers=[("allow", allowed)])
+        return await handler(scope, receive)
+
+    async def _check(self, scope: Scope, receive: Receive) -> Reply:
+        body = await read_body(scope, receive, MAX_BODY, self._body_timeout_s)
+        return shown(await self._decide(question(parse_json(body))))
+
+    async def _batch(self, scope: Scope, receive: Receive) -> Reply:
+        documents = parse_json(await read_body(scope, receive, MAX_BATCH_BODY, self._body_timeout_s))
+        if not isinstance(documents, list) or len(documents) > MAX_BATCH:
+            raise Refused(422, f"A batch is a list of at most {MAX_BATCH} checks.")
+        answers: list[Any] = []
+        for start in range(0, len(documents), AT_ONCE):
+            answers += await asyncio.gather(*map(self._item, documents[start : start + AT_ONCE]))
+        return json_reply(200, answers)
+
+    async def _item(self, document: Any) -> Any:
+        """One answer of a batch: what the single check would have had as its body."""
+        try:
+            return _document(await self._decide(question(document)))
+        except Refused as refusal:
+            return parse_json(refusal.reply.body)
+
+    async def _decide(self, asked: Check | Request) -> Decision:
+        if isinstance(asked, Request):
+            return await self.limiter.check_request(asked)
+        self._known(asked.rule)
+        try:
+            return await self.limiter.check(asked.client, asked.rule, asked.cost)
+        except UsageError as error:
+            raise Refused(422, str(error)) from error
+
+    async def _state(self, scope: Scope, receive: Receive) -> Reply:
+        pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        asked = dict(pairs)
+        if len(asked) != len(pairs) or set(asked) - {"client", "rule"}:
+            raise Refused(422, "The query has 'client' and 'rule', each once, and nothing else.")
+        client, rule = as_text(asked, "client"), as_text(asked, "rule")
+        self._known(rule)
+        try:
+            return shown(await self.limiter.peek(client, rule))
+        except UsageError as error:
+            raise Refused(422, str(error)) from error
+
+    def _known(self, rule: str) -> None:
+        if rule not in self.limiter.ruleset.by_id:
+            raise Refused(404, "There is no rule of that id.")
+
+    async def _health(self, scope: Scope, receive: Receive) -> Reply:
+        return json_reply(200, {"status": "ok"})
+
+    async def _readiness(self, scope: Scope, receive: Receive) -> Reply:
+        ready, details = self._ready()
+        return json_reply(200 if ready else 503, {"status": "ready" if ready else "not ready", **details})
+
+    async def _show_metrics(self, scope: Scope, receive: Receive) -> Reply:
+        body, content_type = self._metrics()
+        return Reply(200, [("content-type", content_type), ("content-length", str(len(body)))], body)
+
+
+def shown(decision: Decision) -> Reply:
+    """The response to a single check."""
+    if _is_undecided(decision):
+        return denial(decision, ())
+    return json_reply(200, decision.to_json())
+
+
+def _document(decision: Decision) -> Any:
+    return parse_json(denial(decision, ()).body) if _is_undecided(decision) else decision.to_json()
+
+
+def _is_undecided(decision: Decision) -> bool:
+    return not decision.allowed and decision.reason == "store_unavailable"
+
+
+async def _nothing() -> None:
+    """There is nothing to start or stop: the limiter belongs to whoever made it."""

@@ -1,0 +1,133 @@
+"""From a URL to an engine: all that differs between SQLite and PostgreSQL is on this page."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from threading import Thread
+from typing import Any
+from weakref import WeakSet
+
+from sqlalchemy import event
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from limen.errors import MissingExtra, SettingsError
+
+__all__ = ["READING", "WRITING", "Workers", "engine_for", "lock_for_creation", "prepare_file"]
+
+STATEMENT_TIMEOUT_S = 2
+"""A statement that takes longer is given up, waiting for somebody else's change included."""
+RETRY_S = 0.02
+CREATION_LOCK = 0x6C696D656E
+"""The advisory lock under which PostgreSQL tables are made: "limen" in ASCII."""
+
+Workers = WeakSet[Thread]
+
+READING = "reading"
+"""A transaction that sees one state from its start to its end."""
+WRITING = "writing"
+"""A transaction that sees what is current. Changes take their turn, one after the other."""
+
+BEGIN = {READING: "BEGIN", WRITING: "BEGIN IMMEDIATE"}
+ISOLATION = {READING: "REPEATABLE READ", WRITING: "READ COMMITTED"}
+
+
+def engine_for(url: str, purpose: str, workers: Workers) -> AsyncEngine:
+    """An engine for `sqlite:///path`, `sqlite:////absolute/path` or `postgresql://…`; nothing is connected yet.
+
+    Args:
+        purpose: `READING` or `WRITING`.
+        workers: is given the thread of each connection that has one.
+
+    Raises:
+        SettingsError: not such a URL.
+        MissingExtra: the driver is not installed.
+    """
+    scheme = url.partition(":")[0]
+    if scheme == "sqlite":
+        return _sqlite(url, BEGIN[purpose], workers)
+    if scheme in ("postgresql", "postgres"):
+        return _postgres(url, ISOLATION[purpose])
+    raise SettingsError(f"a rules database is sqlite:///path or postgresql://user@host/name, not {scheme!r}")
+
+
+def _sqlite(url: str, begin: str, workers: Workers) -> AsyncEngine:
+    path = url.removeprefix("sqlite:///")
+    if path == url or not path or "?" in path or path.startswith((":memory:", "file:")):
+        raise SettingsError(
+            "a SQLite rules database is a file: write sqlite:///rules.db or sqlite:////var/lib/rules.db"
+        )
+    try:
+        import aiosqlite
+    except ImportError as error:
+        raise MissingExtra("a SQLite rules database", "service") from error
+
+    async def connect() -> aiosqlite.Connection:
+        connection = aiosqlite.connect(path, timeout=STATEMENT_TIMEOUT_S)
+        connection._thread.daemon = True  # as SQLAlchemy does: a forgotten connection must not keep a process alive
+        workers.add(connection._thread)
+        return await connection
+
+    engine = create_async_engine(f"sqlite+aiosqlite:///{path}", async_creator=connect, hide_parameters=True)
+    event.listen(engine.sync_engine, "connect", _prepare_connection)
+    event.listen(engine.sync_engine, "begin", lambda connection: connection.exec_driver_sql(begin))
+    return engine
+
+
+def _prepare_connection(connection: Any, _record: object) -> None:
+    connection.isolation_level = None  # the driver begins nothing of its own; the "begin" event does
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.close()
+
+
+def _postgres(url: str, isolation: str) -> AsyncEngine:
+    try:
+        import asyncpg  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise MissingExtra("a PostgreSQL rules database", "postgres") from error
+
+    async def connect() -> Any:
+        # The driver reads the URL itself, so that all spellings of libpq are allowed: sockets, sslmode, several hosts.
+        settings = {"statement_timeout": f"{STATEMENT_TIMEOUT_S}s", "application_name": "limen"}
+        try:
+            return await asyncpg.connect(
+                url, timeout=STATEMENT_TIMEOUT_S, command_timeout=STATEMENT_TIMEOUT_S + 1, server_settings=settings
+            )
+        except ValueError as error:
+            raise SettingsError(f"the address of the rules database cannot be read: {error}") from error
+
+    return create_async_engine(
+        "postgresql+asyncpg://",
+        async_creator=connect,
+        isolation_level=isolation,
+        pool_timeout=STATEMENT_TIMEOUT_S,
+        pool_pre_ping=True,
+        hide_parameters=True,
+    )
+
+
+async def prepare_file(engine: AsyncEngine) -> None:
+    """Let readers of a SQLite file go on while somebody writes. The file remembers it."""
+    if engine.dialect.name == "sqlite":
+        async with engine.connect() as connection:
+            driver: Any = (await connection.get_raw_connection()).driver_connection
+            while not await _switched_to_wal(driver):  # noqa: ASYNC110 - the other one may be another process
+                await asyncio.sleep(RETRY_S)
+
+
+async def _switched_to_wal(driver: Any) -> bool:
+    """False when somebody else holds the file: SQLite's own waiting does not cover this statement."""
+    try:
+        async with driver.execute("PRAGMA journal_mode=WAL"):
+            return True
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+            return False
+        raise
+
+
+async def lock_for_creation(connection: AsyncConnection) -> None:
+    """Hold others off until the end of this writing transaction. In SQLite the transaction itself does."""
+    if connection.dialect.name == "postgresql":
+        await connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({CREATION_LOCK})")

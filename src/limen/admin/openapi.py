@@ -1,0 +1,123 @@
+"""What the OpenAPI document says beyond what the routes say themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["CLIENT_BODY", "DESCRIPTION", "PROBLEMS", "RESET_BODY", "RULE_BODY"]
+
+Json = dict[str, Any]
+
+DESCRIPTION = """Rules and clients of a Limen deployment. Changes reach every gateway within seconds.
+
+Each rule has a version, shown as `ETag`; send it back as `If-Match` and nobody's change gets lost.
+`?dry_run=1` checks everything and changes nothing. Errors are `application/problem+json`.
+"""
+
+TEXT: Json = {"type": "string"}
+TEXTS: Json = {"type": "array", "items": TEXT}
+TEXT_OR_TEXTS: Json = {"oneOf": [TEXT, TEXTS]}
+
+MATCH: Json = {
+    "type": "object",
+    "description": "Everything given must hold; nothing given matches all.",
+    "additionalProperties": False,
+    "properties": {
+        "methods": TEXT_OR_TEXTS,
+        "path": {**TEXT, "description": "`*` one segment, `**` the rest, `{name}` captures a segment"},
+        "host": TEXT_OR_TEXTS,
+        "plan": TEXT_OR_TEXTS,
+        "client": TEXT_OR_TEXTS,
+        "ip": {**TEXT_OR_TEXTS, "description": "networks such as 10.0.0.0/8"},
+        "header": {"type": "object", "additionalProperties": TEXT_OR_TEXTS},
+    },
+}
+
+RULE: Json = {
+    "type": "object",
+    "description": "A limit, as `limit` or as `capacity` and `refill_per_sec`; everything else may be left out.",
+    "properties": {
+        "id": {**TEXT, "description": "as in the address"},
+        "match": MATCH,
+        "key_by": {**TEXTS, "default": ["client"]},
+        "limit": {**TEXT, "examples": ["100/minute", "20/second burst 100", "unlimited"]},
+        "capacity": {"type": "integer", "minimum": 0, "description": "whole tokens; 0 refuses everything"},
+        "refill_per_sec": {"type": "number", "minimum": 0},
+        "cost": {"oneOf": [{"type": "integer", "minimum": 0}, {"type": "object"}], "default": 1},
+        "on_failure": {"enum": ["open", "closed"], "default": "open"},
+        "mode": {"enum": ["enforce", "shadow", "off"], "default": "enforce"},
+        "rollout": {"type": "integer", "minimum": 0, "maximum": 100, "default": 100},
+        "tags": TEXTS,
+        "public_name": TEXT,
+        "version": {"type": "integer", "description": "the version that you read: the same as If-Match"},
+    },
+    "examples": [
+        {"match": {"path": "/v1/search/**"}, "key_by": ["client"], "limit": "100/minute", "on_failure": "open"},
+        {"match": {}, "key_by": ["client"], "capacity": 10, "refill_per_sec": 1.5, "on_failure": "closed"},
+    ],
+}
+
+CLIENT: Json = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "plan": {"type": ["string", "null"]},
+        "api_keys": {
+            "type": "array",
+            "items": {"type": "string", "minLength": 8, "maxLength": 256},
+            "description": "All keys of the client from now on; left out, it keeps those that it has. Never shown.",
+        },
+    },
+}
+
+RESET: Json = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {"rule": {"type": ["string", "null"], "description": "left out: all rules"}},
+}
+
+PROBLEM: Json = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": TEXT,
+        "title": TEXT,
+        "status": {"type": "integer"},
+        "detail": TEXT,
+        "problems": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "rule": {"type": ["string", "null"]},
+                    "field": {"type": ["string", "null"]},
+                    "message": TEXT,
+                },
+            },
+        },
+    },
+}
+
+
+def _body(schema: Json, required: bool = True) -> Json:
+    return {"requestBody": {"required": required, "content": {"application/json": {"schema": schema}}}}
+
+
+RULE_BODY = _body(RULE)
+CLIENT_BODY = _body(CLIENT)
+RESET_BODY = _body(RESET, required=False)
+
+_MEANINGS = {
+    400: "not JSON",
+    401: "the token is missing or wrong",
+    404: "there is nothing of that name",
+    409: "the state stands against the change",
+    412: "somebody changed it meanwhile",
+    413: "larger than 1 MiB",
+    422: "a field is wrong; `problems` says which",
+    503: "the rules database does not answer",
+}
+PROBLEMS: dict[int | str, Json] = {
+    status: {"description": meaning, "content": {"application/problem+json": {"schema": PROBLEM}}}
+    for status, meaning in _MEANINGS.items()
+}

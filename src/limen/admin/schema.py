@@ -1,0 +1,75 @@
+"""The tables of the rules database, the same for SQLite and PostgreSQL.
+
+meta       one row: the revision that every change moves on by one, and the secret of the deployment
+rules      one row for each rule there ever was; a deleted one keeps its row, so that its versions go on
+clients    who there is, and on which plan
+api_keys   keyed hashes of API keys; a key itself is stored nowhere
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
+
+__all__ = ["SCHEMA_VERSION", "api_keys", "clients", "meta", "metadata", "rules"]
+
+SCHEMA_VERSION = 1
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(column_0_label)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+meta = Table(
+    "meta",
+    metadata,
+    Column("id", Integer, CheckConstraint("id = 1", name="one_row"), primary_key=True, autoincrement=False),
+    Column("schema_version", Integer, nullable=False),
+    Column("revision", BigInteger, nullable=False),
+    Column("secret", String(64), nullable=False),  # 32 random bytes in hex
+)
+
+rules = Table(
+    "rules",
+    metadata,
+    Column("id", String(63), primary_key=True),
+    Column("document", Text, nullable=False),  # JSON, as it was written
+    Column("version", Integer, nullable=False),  # 1, 2, 3 … of this rule
+    Column("revision", BigInteger, nullable=False),  # of the whole, at its last change
+    Column("deleted", Boolean, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),  # Unix time in seconds
+)
+
+clients = Table(
+    "clients",
+    metadata,
+    Column("id", String(256), primary_key=True),
+    Column("plan", String(64), nullable=True),
+    Column("revision", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    Column("client_id", ForeignKey("clients.id"), nullable=False),
+    Column("revision", BigInteger, nullable=False),
+    Index(None, "client_id"),
+)

@@ -1,0 +1,88 @@
+"""Rules by URL, for limiters: `file:///rules.yaml`, `sqlite:///rules.db`, `postgresql://…`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from limen.rules.ruleset import RuleSet
+
+__all__ = ["LoadedSource", "rules_from_database", "rules_from_file"]
+
+log = logging.getLogger("limen.rules")
+
+
+class Watching(Protocol):
+    """What a source drives: a `Watcher` or a `FileWatcher`."""
+
+    def start(self) -> None: ...
+    async def stop(self) -> None: ...
+    async def load_now(self) -> None: ...
+
+
+class LoadedSource:
+    """Watches rules, and has loaded them once when `start` returns.
+
+    Args:
+        watcher: who watches.
+        close: what to close in the end.
+    """
+
+    def __init__(self, watcher: Watching, close: Callable[[], Awaitable[None]] | None = None) -> None:
+        self._watcher = watcher
+        self._close = close
+
+    async def start(self) -> None:
+        """Load the rules and begin to watch them.
+
+        Raises:
+            RuleError: they are not valid.
+            RulesUnavailable: they cannot be read.
+        """
+        try:
+            await self._watcher.load_now()
+        except BaseException:
+            await self.stop()
+            raise
+        self._watcher.start()
+
+    async def stop(self) -> None:
+        await self._watcher.stop()
+        if self._close is not None:
+            await self._close()
+
+
+class _Reports:
+    """Hands rules on, and writes one line for each new failure: not one for each look that finds it again."""
+
+    def __init__(self, use_rules: Callable[[RuleSet], None]) -> None:
+        self._use_rules = use_rules
+        self._written: str | None = None
+
+    def use(self, ruleset: RuleSet) -> None:
+        self._use_rules(ruleset)
+        self._written = None
+
+    def report(self, error: Exception) -> None:
+        if str(error) != self._written:
+            self._written = str(error)
+            log.warning("the rules stay as they were: %s", error)
+
+
+def rules_from_file(url: str, use_rules: Callable[[RuleSet], None]) -> LoadedSource:
+    """Rules in a file, read again when it changes."""
+    from limen.admin.rule_files import FileWatcher
+
+    reports = _Reports(use_rules)
+    return LoadedSource(FileWatcher(url, reports.use, on_error=reports.report))
+
+
+def rules_from_database(url: str, use_rules: Callable[[RuleSet], None]) -> LoadedSource:
+    """Rules in a database, read again when they change."""
+    from limen.admin.repository import Repository  # its libraries load only when it is used
+    from limen.admin.watcher import Watcher
+
+    reports, repository = _Reports(use_rules), Repository(url)
+    watcher = Watcher(repository, reports.use, lambda clients: None, on_error=reports.report)
+    return LoadedSource(watcher, repository.close)

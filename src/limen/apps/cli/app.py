@@ -1,0 +1,58 @@
+"""The command line: what there is, and how its outcome becomes an exit status."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+
+from cyclopts import App, CycloptsError
+from cyclopts.config import Env, Toml
+
+from limen.apps.cli import DONE, UNREACHABLE, USAGE
+from limen.apps.cli.checks import check, reset
+from limen.apps.cli.rules import rules
+from limen.apps.cli.serve import gateway, service, up
+from limen.errors import LimenError, Unavailable
+
+__all__ = ["app", "run"]
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("limen")
+
+
+app = App(
+    name="limen",
+    help="Rate limits that are exact across a fleet.\n\nSettings come from flags, LIMEN_* variables, then limen.toml.",
+    help_format="plaintext",
+    help_formatter="plain",
+    version=_version,
+    config=[Env("LIMEN_", command=False), Toml("limen.toml", use_commands_as_keys=False, allow_unknown=True)],
+    result_action="return_value",
+    exit_on_error=False,
+    print_error=False,
+)
+for command in (up, gateway, service, rules, check, reset):
+    app.command(command)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; its exit status. Errors are sentences on stderr, never tracebacks."""
+    logging.basicConfig(level=logging.WARNING, format="limen: %(message)s", stream=sys.stderr)
+    try:
+        outcome = app(list(arguments))
+    except CycloptsError as error:
+        return _failed(error, USAGE)
+    except Unavailable as error:
+        return _failed(error, UNREACHABLE)
+    except (LimenError, OSError) as error:
+        return _failed(error, USAGE)
+    return outcome if isinstance(outcome, int) else DONE
+
+
+def _failed(error: Exception, status: int) -> int:
+    print(f"limen: {error}", file=sys.stderr)
+    return status

@@ -1,0 +1,123 @@
+"""Rules from a shell: read and written in the rules database, followed by every gateway at its next look."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from cyclopts import App
+
+from limen.apps.cli.options import DEFAULT_RULES_DB, AsJson
+
+if TYPE_CHECKING:
+    from limen.admin.service import AdminService
+
+__all__ = ["rules"]
+
+T = TypeVar("T")
+
+rules = App(name="rules", help="Read and change the rules.")
+
+
+@rules.command(name="list")
+def list_rules(*, rules_db: str = DEFAULT_RULES_DB, as_json: AsJson = False) -> None:
+    """List the rules.
+
+    Args:
+        rules_db: URL of the rules database.
+        as_json: Print JSON.
+    """
+    revision, documents = _documents(rules_db)
+    if as_json:
+        print(json.dumps({"revision": revision, "rules": documents}))
+        return
+    for document in documents:
+        limit = document.get("limit") or f"{document['capacity']} burst, {document['refill_per_sec']:g}/second"
+        print(f"{document['id']}  {limit}  by {', '.join(document.get('key_by', ['client'])) or 'everybody together'}")
+
+
+@rules.command
+def show(rule: str, /, *, rules_db: str = DEFAULT_RULES_DB, as_json: AsJson = False) -> int:
+    """Show one rule as it is written.
+
+    Args:
+        rule: Id of the rule.
+        rules_db: URL of the rules database.
+        as_json: Print JSON.
+    """
+    _, documents = _documents(rules_db)
+    for document in documents:
+        if document["id"] == rule:
+            print(json.dumps(document) if as_json else _yaml([document]), end="\n" if as_json else "")
+            return 0
+    raise _unknown(rule)
+
+
+@rules.command
+def apply(file: Path, /, *, prune: bool = False, rules_db: str = DEFAULT_RULES_DB, as_json: AsJson = False) -> None:
+    """Put the rules of a file in force: all of them, or none when one is not valid.
+
+    Args:
+        file: A YAML or JSON file.
+        prune: Delete the rules that the file does not have.
+        rules_db: URL of the rules database.
+        as_json: Print JSON.
+    """
+    from limen.rules.parse import rules_from_text
+
+    wanted = {rule.id: rule.to_document() for rule in rules_from_text(file.read_bytes(), str(file))}
+    changes = _with_service(rules_db, lambda service: service.apply(wanted, prune))
+    print(
+        json.dumps(changes)
+        if as_json
+        else "\n".join(f"{what}  {rule}" for rule, what in changes.items()) or "nothing to do"
+    )
+
+
+@rules.command
+def export(*, rules_db: str = DEFAULT_RULES_DB, as_json: AsJson = False) -> None:
+    """Print all rules as a file that `apply` reads.
+
+    Args:
+        rules_db: URL of the rules database.
+        as_json: Print JSON.
+    """
+    _, documents = _documents(rules_db)
+    print(json.dumps({"rules": documents}) if as_json else _yaml(documents), end="\n" if as_json else "")
+
+
+def _documents(rules_db: str) -> tuple[int, list[dict[str, Any]]]:
+    from limen.admin.stored_rules import document_of
+
+    revision, stored = _with_service(rules_db, lambda service: service.rules())
+    return revision, [document_of(rule) for rule in stored]
+
+
+def _with_service(rules_db: str, ask: Callable[[AdminService], Awaitable[T]]) -> T:
+    from limen.admin.repository import Repository
+    from limen.admin.service import AdminService
+
+    async def answer() -> T:
+        async with Repository(rules_db) as repository:
+            return await ask(AdminService(repository, reset=_no_reset))
+
+    return asyncio.run(answer())
+
+
+async def _no_reset(client: str, rule: str | None) -> None:
+    raise AssertionError("no command of this module resets buckets")
+
+
+def _yaml(documents: list[dict[str, Any]]) -> str:
+    import yaml
+
+    return yaml.safe_dump({"rules": documents}, sort_keys=False, allow_unicode=True)
+
+
+def _unknown(rule: str) -> Exception:
+    from limen.errors import UsageError
+
+    return UsageError(f"there is no rule {rule!r}; limen rules list shows what there is")

@@ -1,0 +1,122 @@
+"""The commands that keep running. What they need is imported when they run: `limen --help` must be quick."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from limen.apps.cli.options import Deciding, Tls, listen, settings
+
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = ["gateway", "service", "up"]
+
+NOTHING_SET = Deciding()
+NO_TLS = Tls()
+
+
+def up(
+    *,
+    upstream: str | None = None,
+    rules: Path | None = None,
+    port: int = 8080,
+    admin_port: int = 8090,
+    host: str = "127.0.0.1",
+    data: Path = Path(".limen"),
+    store: str = "",
+    admin_token: str | None = None,
+    deciding: Deciding = NOTHING_SET,
+    tls: Tls = NO_TLS,
+) -> None:
+    """Run everything on this machine: an embedded store, rules in SQLite, gateway, service and admin API.
+
+    Args:
+        upstream: URL of the API to protect; by default a demo API.
+        rules: A YAML file whose rules are put in force first.
+        port: Port of the gateway.
+        admin_port: Port of the service and the admin API.
+        host: Address to listen on.
+        data: Folder for the store and the rules.
+        store: URL of a store to use instead of the embedded one.
+        admin_token: Password of the admin API; needed when host is not of this machine alone.
+    """
+    from limen.apps.up import run_up
+    from limen.rules.parse import rules_from_text
+
+    first = rules_from_text(rules.read_bytes(), str(rules)) if rules else []
+    data.mkdir(parents=True, exist_ok=True)
+    shared = settings(store, f"sqlite:///{data / 'rules.db'}", deciding)
+    door, admin = listen(host, port, tls), listen(host, admin_port)
+    _run(run_up(shared, door, admin, data, upstream=upstream, rules=first, token=admin_token))
+
+
+def gateway(
+    *,
+    upstream: str,
+    store: str,
+    rules_db: str,
+    port: int = 8080,
+    host: str = "127.0.0.1",
+    ops_port: int | None = None,
+    deciding: Deciding = NOTHING_SET,
+    tls: Tls = NO_TLS,
+) -> None:
+    """Run a reverse proxy with the limiter inside.
+
+    Args:
+        upstream: URL of the API to protect.
+        store: URL of the counter store: valkey://host:port/0, valkeys:// for TLS, memory:// for one process.
+        rules_db: URL of the rules database: sqlite:///path or postgresql://….
+        port: Port to listen on.
+        host: Address to listen on.
+        ops_port: Port for /healthz, /readyz, /metrics and the check API, on this machine only; by default none.
+    """
+    from limen.apps.processes import run_gateway
+
+    ops = None if ops_port is None else listen("127.0.0.1", ops_port)
+    _run(run_gateway(settings(store, rules_db, deciding), upstream, listen(host, port, tls), ops))
+
+
+def service(
+    *,
+    store: str,
+    rules_db: str,
+    port: int = 8090,
+    host: str = "127.0.0.1",
+    admin_token: Annotated[str | None, Parameter(show_env_var=True)] = None,
+    deciding: Deciding = NOTHING_SET,
+    tls: Tls = NO_TLS,
+) -> None:
+    """Run the check API and the admin API.
+
+    Args:
+        store: URL of the counter store: valkey://host:port/0, valkeys:// for TLS, memory:// for one process.
+        rules_db: URL of the rules database: sqlite:///path or postgresql://….
+        port: Port to listen on.
+        host: Address to listen on.
+        admin_token: Password of the admin API; needed when host is not of this machine alone.
+    """
+    from limen.apps.processes import run_service
+
+    _run(run_service(settings(store, rules_db, deciding), listen(host, port, tls), admin_token))
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    """Run until it is told to stop, on the faster event loop where there is one."""
+    import asyncio
+
+    with asyncio.Runner(loop_factory=_event_loop()) as runner:
+        runner.run(work)
+
+
+def _event_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """The faster event loop, where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

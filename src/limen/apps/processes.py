@@ -1,0 +1,38 @@
+"""The long-running commands: gateway and service."""
+
+from __future__ import annotations
+
+import contextlib
+
+from limen.adapters.proxy import ReverseProxy
+from limen.apps.backend import Backend
+from limen.apps.doors import gateway_door, ops_door, service_door
+from limen.apps.serving import bound, serving, stop_signal
+from limen.apps.settings import Listen, Shared, require_token
+
+__all__ = ["run_gateway", "run_service"]
+
+
+async def run_gateway(settings: Shared, upstream: str, listen: Listen, ops: Listen | None) -> None:
+    """A reverse proxy with the limiter inside, until it is told to stop."""
+    stop = stop_signal()
+    doors = [(listen, bound(listen))] + ([(ops, bound(ops))] if ops else [])
+    with contextlib.ExitStack() as sockets:
+        for _, listener in doors:
+            sockets.enter_context(listener)
+        proxy = ReverseProxy(upstream, trusted_proxies=settings.trusted_proxies)
+        async with Backend(settings) as backend, proxy:
+            apps = [gateway_door(backend, proxy), ops_door(backend)]
+            async with serving(*[(app, *door) for app, door in zip(apps, doors, strict=False)]):
+                print(f"gateway on {listen.url} in front of {upstream}", flush=True)
+                await stop.wait()
+
+
+async def run_service(settings: Shared, listen: Listen, token: str | None) -> None:
+    """The check API and the admin API, until it is told to stop."""
+    require_token(listen, token)
+    stop = stop_signal()
+    with bound(listen) as listener:
+        async with Backend(settings) as backend, serving((service_door(backend, token), listen, listener)):
+            print(f"service on {listen.url}", flush=True)
+            await stop.wait()

@@ -1,0 +1,92 @@
+"""What can be set, checked once. Flags, `LIMEN_*` variables and `limen.toml` all end here."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from limen.errors import SettingsError
+
+__all__ = ["Listen", "Shared", "require_token"]
+
+MIN_SECRET = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """What gateways and services have in common.
+
+    Attributes:
+        store: URL of the counter store.
+        rules_db: URL of the rules database.
+        secret: keys the hashes of clients and API keys; by default the one that is kept with the rules.
+        gateways: how many processes decide; each gets that part of a limit while the store is away.
+        deadline_ms: the longest that a decision waits for the store.
+        poll_s: seconds between two looks at the rules.
+        api_key_header: the request field that holds the API key.
+        trusted_proxies: networks whose X-Forwarded-For is believed.
+        dialects: of the response fields.
+    """
+
+    store: str
+    rules_db: str
+    secret: str | None = field(default=None, repr=False)
+    gateways: int = 1
+    deadline_ms: float = 5.0
+    poll_s: float = 10.0
+    api_key_header: str = "X-API-Key"
+    trusted_proxies: tuple[str, ...] = ()
+    dialects: tuple[str, ...] = ("ietf-11", "legacy")
+
+    def __post_init__(self) -> None:
+        if self.secret is not None and not MIN_SECRET <= len(self.secret.encode()) <= 64:
+            raise SettingsError(f"the secret must have {MIN_SECRET} to 64 bytes; make one with: openssl rand -hex 24")
+        if not 0.5 <= self.deadline_ms <= 1000:
+            raise SettingsError(f"deadline_ms must be between 0.5 and 1000, not {self.deadline_ms}")
+        if not 0.1 <= self.poll_s <= 30:
+            raise SettingsError(f"poll_s must be between 0.1 and 30, not {self.poll_s}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listen:
+    """Where a server listens, and its certificate."""
+
+    host: str = "127.0.0.1"
+    port: int
+    certfile: Path | None = None
+    keyfile: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise SettingsError(f"a port is between 0 and 65535, not {self.port}")
+        if (self.certfile is None) != (self.keyfile is None):
+            raise SettingsError("TLS needs both a certificate file and a key file")
+        for file in (self.certfile, self.keyfile):
+            if file is not None and not file.is_file():
+                raise SettingsError(f"{file} is not there or not a file")
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http{'s' if self.certfile else ''}://{host}:{self.port}"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can connect."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+
+def require_token(listen: Listen, token: str | None) -> None:
+    """Refuse to show the admin API to the world without a password.
+
+    Raises:
+        SettingsError: the address is not of this machine alone and there is no token.
+    """
+    if token is None and not listen.is_local:
+        raise SettingsError(
+            f"{listen.host} can be reached from elsewhere; set LIMEN_ADMIN_TOKEN, or listen on 127.0.0.1"
+        )

@@ -1,0 +1,292 @@
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from limen.admin.directory import Directory
+from limen.admin.records import Snapshot
+from limen.admin.repository import Repository
+from limen.admin.stored_rules import text_of
+from limen.admin.watcher import Watcher
+from limen.errors import LimenError, RuleError, RulesUnavailable
+from limen.rules.ruleset import RuleSet
+
+Until = Callable[[Callable[[], object]], Awaitable[None]]
+
+
+MATCH = {"path": "/v1/**"}
+
+
+class Process:
+    """What a watcher keeps up to date."""
+
+    def __init__(self, repository: Repository, interval_s: float = 0.01) -> None:
+        self.rulesets: list[RuleSet] = []
+        self.directory = Directory()
+        self.errors: list[Exception] = []
+        self.watcher = Watcher(
+            repository,
+            self.rulesets.append,
+            self.use_clients,
+            on_error=self.errors.append,
+            interval_s=interval_s,
+            now=lambda: 1_700_000_000.5,
+        )
+
+    def use_clients(self, directory: Directory) -> None:
+        self.directory = directory
+
+    @property
+    def limits(self) -> dict[str, int]:
+        rules = self.rulesets[-1].rules if self.rulesets else ()
+        return {rule.id: rule.limit.capacity for rule in rules if rule.limit}
+
+
+@pytest.fixture
+async def process(repository: Repository) -> AsyncIterator[Process]:
+    process = Process(repository)
+    yield process
+    await process.watcher.stop()
+
+
+async def put(repository: Repository, rule_id: str, per_minute: int = 10) -> None:
+    async with repository.change() as change:
+        await change.put_rule(rule_id, text_of({"id": rule_id, "match": MATCH, "limit": f"{per_minute}/minute"}))
+
+
+async def test_the_first_load_brings_what_is_there(repository: Repository, process: Process) -> None:
+    await put(repository, "a")
+    async with repository.change() as change:
+        await change.put_client("acme", "gold", ["a-key-of-acme"])
+    process.watcher.start()
+    await process.watcher.first_load(10)
+    assert process.limits == {"a": 10}
+    assert process.directory.find("a-key-of-acme") == ("acme", "gold", None)
+    assert process.watcher.revision == process.rulesets[-1].revision == 2
+    assert process.watcher.last_reload == 1_700_000_000.5
+    assert process.watcher.last_error is None
+
+
+async def test_an_empty_database_is_loaded_too(process: Process) -> None:
+    process.watcher.start()
+    await process.watcher.first_load(10)
+    assert (process.limits, len(process.rulesets), process.watcher.revision) == ({}, 1, 0)
+
+
+async def test_changes_arrive_and_nothing_is_loaded_twice(
+    repository: Repository, process: Process, until: Until
+) -> None:
+    process.watcher.start()
+    await put(repository, "a", 10)
+    await until(lambda: process.limits == {"a": 10})
+    await put(repository, "a", 20)
+    await until(lambda: process.limits == {"a": 20})
+    async with repository.change() as change:
+        await change.delete_rule("a")
+    await until(lambda: process.limits == {})
+    revisions = [ruleset.revision for ruleset in process.rulesets]
+    assert revisions == sorted(set(revisions))
+
+
+async def test_revoked_keys_and_deleted_clients_arrive(repository: Repository, process: Process, until: Until) -> None:
+    async with repository.change() as change:
+        await change.put_client("acme", "gold", ["first-key", "second-key"])
+    process.watcher.start()
+    await until(lambda: process.directory.find("first-key"))
+    async with repository.change() as change:
+        await change.put_client("acme", "gold", ["second-key"])
+    await until(lambda: process.directory.find("first-key") is None)
+    assert process.directory.find("second-key")
+    async with repository.change() as change:
+        await change.delete_client("acme")
+    await until(lambda: process.directory.find("second-key") is None)
+
+
+async def test_a_poke_does_not_wait_for_the_interval(repository: Repository, until: Until) -> None:
+    process = Process(repository, interval_s=3600)
+    async with process.watcher:
+        await process.watcher.first_load(10)
+        await put(repository, "a")
+        process.watcher.poke()
+        await until(lambda: process.limits == {"a": 10})
+
+
+async def test_RU_17_every_process_arrives_at_the_same_revision(repository: Repository, until: Until) -> None:
+    processes = [Process(repository) for _ in range(4)]
+    for process in processes:
+        process.watcher.start()
+    await put(repository, "a", 10)
+    await put(repository, "a", 1)
+    await until(lambda: all(process.limits == {"a": 1} and process.watcher.revision == 2 for process in processes))
+    for process in processes:
+        await process.watcher.stop()
+
+
+class FailingOnce:
+    """A repository whose first snapshot after `fail` is lost on the way."""
+
+    def __init__(self, repository: Repository) -> None:
+        self.repository = repository
+        self.revision = repository.revision
+        self.secret = repository.secret
+        self.fail = False
+
+    async def snapshot(self) -> Snapshot:
+        if self.fail:
+            self.fail = False
+            raise RulesUnavailable("lost on the way")
+        return await self.repository.snapshot()
+
+
+async def test_RU_14_a_load_that_failed_is_tried_again_at_the_next_look(repository: Repository, until: Until) -> None:
+    await put(repository, "a", 10)
+    failing = FailingOnce(repository)
+    seen: list[int] = []
+    process = Process(repository)
+    process.watcher = Watcher(
+        failing, process.rulesets.append, process.use_clients, interval_s=3600,
+        on_error=lambda error: seen.append(process.watcher.revision),
+    )  # fmt: skip
+    async with process.watcher:
+        await process.watcher.first_load(10)
+        await put(repository, "a", 20)
+        failing.fail = True
+        process.watcher.poke()
+        await until(lambda: seen)
+        assert seen == [1]
+        assert isinstance(process.watcher.last_error, RulesUnavailable)
+        process.watcher.poke()
+        await until(lambda: process.watcher.revision == 2)
+        assert process.limits == {"a": 20}
+        assert process.watcher.last_error is None
+
+
+POISON = [
+    "", " ", "null", "[]", "7", "NaN", "{", '{"id": "bad"}', '{"id": "bad", "limit": null}',
+    '{"id": "bad", "limit": "minus one"}', '{"id": "bad", "capacity": -1, "refill_per_sec": 1}',
+    '{"id": "bad", "capacity": NaN, "refill_per_sec": 1}', '{"id": "bad", "capacity": 1e999, "refill_per_sec": 1}',
+    '{"id": "other", "limit": "1/minute"}', '{"limit": "1/minute"}', '{"id": "bad", "limit": "1/minute", "colour": 1}',
+    '{"id": "bad", "match": {"path": "/v1/**"}, "limit": "10/minute"}',
+    '{"id": "bad", "match": {"path": "/' + "{a}*" * 1000 + '"}, "limit": "1/s"}',
+    "[" * 100_000, '{"a":' * 100_000, '{"id": "bad", "tags": ["' + "x" * 10_000_000 + '"]}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("poison", POISON, ids=[text[:24] for text in POISON])
+async def test_F31_a_poisoned_row_never_replaces_a_good_set_and_is_left_behind_once_it_is_gone(
+    poison: str, sqlite_repository: Repository, until: Until
+) -> None:
+    await put(sqlite_repository, "good")
+    process = Process(sqlite_repository)
+    async with process.watcher:
+        await process.watcher.first_load(10)
+        async with sqlite_repository.change() as change:
+            await change.put_rule("bad", poison)
+            await change.put_client("acme", "gold", ["a-key-of-acme"])
+        await until(lambda: len(process.errors) >= 2)
+        assert process.limits == {"good": 10}
+        assert process.watcher.revision == 1
+        assert process.directory.find("a-key-of-acme"), "clients do not wait for a broken rule"
+        error = process.errors[0]
+        assert isinstance(error, RuleError)
+        assert "bad" in str(error)
+        async with sqlite_repository.change() as change:
+            await change.delete_rule("bad")
+        await until(lambda: process.watcher.revision == 3)
+        assert process.watcher.last_error is None
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE rules SET document = x'ff00', id = 'bad'",
+        "UPDATE rules SET document = 12",
+        "UPDATE rules SET version = 'many', document = ''",
+        "DROP TABLE rules",
+        "DELETE FROM meta",
+    ],
+)
+async def test_a_database_that_somebody_broke_by_hand_never_stops_a_watcher(
+    statement: str, sqlite_repository: Repository, tmp_path: Path, until: Until
+) -> None:
+    await put(sqlite_repository, "good")
+    process = Process(sqlite_repository)
+    async with process.watcher:
+        await process.watcher.first_load(10)
+        connection = sqlite3.connect(tmp_path / "rules.db")
+        connection.execute("UPDATE meta SET revision = revision + 1")
+        connection.execute(statement)
+        connection.commit()
+        connection.close()
+        await until(lambda: len(process.errors) >= 2)
+        assert process.limits == {"good": 10}
+
+
+async def test_a_bad_set_at_the_first_start_is_not_loaded_and_says_why(sqlite_repository: Repository) -> None:
+    async with sqlite_repository.change() as change:
+        await change.put_rule("bad", "{}")
+    process = Process(sqlite_repository)
+    async with process.watcher:
+        with pytest.raises(RuleError, match="bad"):
+            await process.watcher.first_load(0.5)
+    assert process.rulesets == []
+
+
+async def test_a_watcher_starts_before_its_database_does(tmp_path: Path, until: Until) -> None:
+    async with Repository(f"sqlite:///{tmp_path}/later/rules.db") as repository:
+        process = Process(repository)
+        async with process.watcher:
+            with pytest.raises(RulesUnavailable):
+                await process.watcher.first_load(0.2)
+            (tmp_path / "later").mkdir()
+            await process.watcher.first_load(10)
+
+
+async def test_a_database_that_goes_away_is_survived(
+    postgres_url: str, postgres_server: Callable[[str], str], until: Until
+) -> None:
+    name = postgres_url.partition("?")[0].rpartition("/")[2]
+    admin = await asyncpg.connect(postgres_server("postgres"))
+    async with await Repository.open(postgres_url) as repository:
+        await put(repository, "a", 10)
+        process = Process(repository)
+        async with process.watcher:
+            await process.watcher.first_load(10)
+            await admin.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+            await admin.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+            await until(lambda: len(process.errors) >= 3)
+            assert all(isinstance(error, RulesUnavailable) for error in process.errors)
+            assert process.limits == {"a": 10}
+            await admin.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+            await put(repository, "a", 20)
+            await until(lambda: process.limits == {"a": 20})
+    await admin.close()
+
+
+async def test_stopping_ends_it_whatever_it_is_doing(repository: Repository) -> None:
+    process = Process(repository)
+    for _ in range(20):
+        process.watcher.start()
+        await asyncio.sleep(0)
+        await process.watcher.stop()
+    await process.watcher.stop()
+    assert not [task for task in asyncio.all_tasks() if task.get_name() == "Watcher"]
+    assert await repository.revision() == 0
+
+
+async def test_a_use_that_fails_is_reported_and_tried_again(repository: Repository, until: Until) -> None:
+    used: list[RuleSet] = []
+
+    def use(ruleset: RuleSet) -> None:
+        used.append(ruleset)
+        if len(used) == 1:
+            raise LimenError("not now")
+
+    errors: list[Exception] = []
+    async with Watcher(repository, use, lambda clients: None, on_error=errors.append, interval_s=0.01) as watcher:
+        await watcher.first_load(10)
+    assert [str(error) for error in errors] == ["not now"]
+    assert len(used) == 2

@@ -1,0 +1,8 @@
+"""Whatever a test does to a store, no key lives for ever."""
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _clean_keys(clean_keys: None) -> None:
+    """See `clean_keys`."""
