@@ -112,7 +112,7 @@ async def prepare_file(engine: AsyncEngine) -> None:
     if engine.dialect.name == "sqlite":
         async with engine.connect() as connection:
             driver: Any = (await connection.get_raw_connection()).driver_connection
-            while not await _switched_to_wal(driver):  # noqa: ASYNC110 - the other one may be another process
+            while not await _switched_to_wal(driver):
                 await asyncio.sleep(RETRY_S)
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from limen.rules.ruleset import RuleSet
 
-__all__ = ["LoadedSource", "rules_from_database", "rules_from_file"]
+__all__ = ["LoadedSource", "Reports", "rules_from_database", "rules_from_file"]
 
 log = logging.getLogger("limen.rules")
 
@@ -53,7 +53,7 @@ class LoadedSource:
             await self._close()
 
 
-class _Reports:
+class Reports:
     """Hands rules on, and writes one line for each new failure: not one for each look that finds it again."""
 
     def __init__(self, use_rules: Callable[[RuleSet], None]) -> None:
@@ -74,7 +74,7 @@ def rules_from_file(url: str, use_rules: Callable[[RuleSet], None]) -> LoadedSou
     """Rules in a file, read again when it changes."""
     from limen.admin.rule_files import FileWatcher
 
-    reports = _Reports(use_rules)
+    reports = Reports(use_rules)
     return LoadedSource(FileWatcher(url, reports.use, on_error=reports.report))
 
 
@@ -83,6 +83,6 @@ def rules_from_database(url: str, use_rules: Callable[[RuleSet], None]) -> Loade
     from limen.admin.repository import Repository  # its libraries load only when it is used
     from limen.admin.watcher import Watcher
 
-    reports, repository = _Reports(use_rules), Repository(url)
+    reports, repository = Reports(use_rules), Repository(url)
     watcher = Watcher(repository, reports.use, lambda clients: None, on_error=reports.report)
     return LoadedSource(watcher, repository.close)

@@ -1,4 +1,4 @@
-"""Log in with redis-py (TLS, AUTH, HELLO, SELECT), then take its transport over: the one place that knows its insides."""
+"""Log in with redis-py (TLS, AUTH, HELLO, SELECT) and take its transport over: the one place that knows its insides."""
 
 from __future__ import annotations
 

@@ -158,10 +158,13 @@ class Link(asyncio.Protocol):
         write.due = self._loop.time() + write.patience_s
         self._transport.write(b"".join(self._outbox))
         self._outbox.clear()
-        if self._timer is None:
+        if self._timer is None or write.due < self._timer.when():
             self._watch(write)
 
     def _watch(self, write: Write) -> None:
+        """Look after this write next. A patient one that was watched before it comes after it again."""
+        if self._timer is not None:
+            self._timer.cancel()
         self._looked = False
         self._timer = self._loop.call_at(write.due - LOOK_S, self._on_timer, write.due - LOOK_S)
 
