@@ -28,6 +28,10 @@ from limen.stores.valkey.node import Node
 from limen.stores.valkey.script import Commands, take_script
 from limen.testing import ManualClock
 
+# Properties are judged by their outcome, not by how long a busy machine takes for one example.
+hypothesis.settings.register_profile("unhurried", deadline=None)
+hypothesis.settings.load_profile("unhurried")
+
 
 @pytest.fixture(scope="session")
 def _valkey_server() -> Iterator[ValkeyServer]:

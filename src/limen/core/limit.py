@@ -78,11 +78,17 @@ class Limit:
         """What one of `parts` gateways may admit on its own, beginning with `start` of its part.
 
         The bucket has room for `at_least` tokens (the cost of one request), so that a part smaller than that is
-        spent by waiting for it; it is never given away at the start.
+        spent by waiting for it; it is never given away at the start. A part that would take a lifetime to refill
+        does not refill.
         """
+        if not self.capacity:
+            return self
         capacity = max(at_least, self.capacity // parts)
+        rate = self.refill_per_sec / parts
+        if rate and US_PER_SEC / rate > MAX_TICKS // (capacity + 1):
+            rate = Fraction(0)
         begins_with = self.capacity * start / parts
-        return Limit(capacity, self.refill_per_sec / parts, min(Fraction(1), begins_with / capacity))
+        return Limit(capacity, rate, min(Fraction(1), begins_with / capacity))
 
 
 def _set(limit: Limit, name: str, value: int) -> None:

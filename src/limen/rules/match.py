@@ -41,14 +41,6 @@ class PathPattern:
             return False
         return all(mine in (ANY_SEGMENT, theirs) for mine, theirs in zip(self.segments, segments, strict=False))
 
-    def covers(self, other: PathPattern) -> bool:
-        """Whether every path of `other` is a path of this pattern as well."""
-        if len(self.segments) > len(other.segments):
-            return False
-        if not self.open_ended and (other.open_ended or len(self.segments) != len(other.segments)):
-            return False
-        return all(mine in (ANY_SEGMENT, theirs) for mine, theirs in zip(self.segments, other.segments, strict=False))
-
 
 @dataclass(frozen=True, slots=True)
 class Match:
