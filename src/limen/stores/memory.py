@@ -126,8 +126,9 @@ class MemoryStore:
         cell = self._cells.get(key)
         if cell is None:
             return limit.start_ticks
-        level = level_of(settle(cell.level, cell.limit, cell.at_us), limit, now_us)
-        if now_us < cell.at_us:
+        bucket = settle(cell.level, cell.limit, cell.at_us)
+        level = level_of(bucket, limit, now_us)
+        if now_us < bucket.anchor_us:
             self._cells[key] = Cell(level, now_us, limit)
         return level
 
