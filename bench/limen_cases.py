@@ -12,7 +12,8 @@ from limen.core.events import Observer
 
 __all__ = ["check", "check_memory", "check_request", "check_two", "check_with_metrics", "denied"]
 
-NEVER_REACHED = "1000000/second"
+NEVER_REACHED = "1000000/minute"
+"""No client comes near it, and no bucket is full again at the next check."""
 BIG = Rule("big", limit=NEVER_REACHED)
 ONCE = Rule("once", limit="1/hour")
 
@@ -73,7 +74,7 @@ def check_request(store: str) -> Any:
 
 def check_two(store: str) -> Any:
     """The same, when a rule for the whole API applies too."""
-    return _requesting(store, [Rule("all", match={"path": "/v1/**"}, limit="900000/second"), *many_rules()])
+    return _requesting(store, [Rule("all", match={"path": "/v1/**"}, limit="900000/minute"), *many_rules()])
 
 
 @asynccontextmanager

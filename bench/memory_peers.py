@@ -13,7 +13,7 @@ __all__ = [
     "aiolimiter_bucket", "clock_read", "gcra_by_hand", "limits_fixed", "limits_sliding", "pyrate", "throttled_memory",
 ]  # fmt: skip
 
-LIMIT = "1000000/second"
+LIMIT = "1000000/minute"
 
 
 @asynccontextmanager
@@ -48,10 +48,10 @@ def _hitting(strategy: Callable[[Any], Any]) -> Spend:
 @asynccontextmanager
 async def throttled_memory(_: str) -> AsyncIterator[Spend]:
     """throttled-py: token bucket."""
-    from throttled import Throttled, per_sec
+    from throttled import Throttled, per_min
     from throttled.store import MemoryStore
 
-    quota = per_sec(1_000_000, burst=1_000_000)
+    quota = per_min(1_000_000, burst=1_000_000)
     limit = Throttled(using="token_bucket", quota=quota, store=MemoryStore()).limit
 
     async def spend(clients: Sequence[str]) -> None:
@@ -66,7 +66,7 @@ async def pyrate(_: str) -> AsyncIterator[Spend]:
     """pyrate-limiter: its default bucket, one for all clients."""
     from pyrate_limiter import Duration, Limiter, Rate
 
-    limiter = Limiter(Rate(1_000_000, Duration.SECOND))
+    limiter = Limiter(Rate(1_000_000, Duration.MINUTE))
     try_acquire = limiter.try_acquire
 
     async def spend(clients: Sequence[str]) -> None:
@@ -82,7 +82,7 @@ async def aiolimiter_bucket(_: str) -> AsyncIterator[Spend]:
     """aiolimiter: one leaky bucket, no keys."""
     from aiolimiter import AsyncLimiter
 
-    acquire = AsyncLimiter(1_000_000_000, 1).acquire
+    acquire = AsyncLimiter(1_000_000_000, 60).acquire
 
     async def spend(clients: Sequence[str]) -> None:
         for _ in clients:
@@ -107,7 +107,7 @@ async def clock_read(_: str) -> AsyncIterator[Spend]:
 async def gcra_by_hand(_: str) -> AsyncIterator[Spend]:
     """A floor: GCRA in a dictionary that grows for ever, for one thread, answering yes or no."""
     arrivals: dict[str, int] = {}
-    read, interval_ns, tolerance_ns = time.monotonic_ns, 1000, 1_000_000_000
+    read, interval_ns, tolerance_ns = time.monotonic_ns, 60_000, 60_000_000_000
 
     def check(client: str) -> bool:
         now = read()

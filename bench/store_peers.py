@@ -10,6 +10,8 @@ from bench.case import Spend
 
 __all__ = ["limits_redis", "redis_py_script", "return_one", "throttled_redis"]
 
+CAPACITY = 1_000_000
+RATE = CAPACITY / 60
 CLASSIC = Path(__file__).parent / "scripts" / "classic.lua"
 
 
@@ -21,7 +23,7 @@ async def limits_redis(store: str) -> AsyncIterator[Spend]:
     from limits.aio.strategies import FixedWindowRateLimiter
 
     storage = RedisStorage(f"async+redis://{store}", implementation="redispy")
-    hit, item = FixedWindowRateLimiter(storage).hit, parse("1000000/second")
+    hit, item = FixedWindowRateLimiter(storage).hit, parse("1000000/minute")
 
     async def spend(clients: Sequence[str]) -> None:
         for client in clients:
@@ -34,11 +36,11 @@ async def limits_redis(store: str) -> AsyncIterator[Spend]:
 @asynccontextmanager
 async def throttled_redis(store: str) -> AsyncIterator[Spend]:
     """throttled-py: token bucket."""
-    from throttled.asyncio import RateLimiterType, Throttled, per_sec
+    from throttled.asyncio import RateLimiterType, Throttled, per_min
     from throttled.asyncio.store import RedisStore
 
     shared = RedisStore(server=f"redis://{store}/0")
-    quota = per_sec(1_000_000, burst=1_000_000)
+    quota = per_min(1_000_000, burst=1_000_000)
     limit = Throttled(using=RateLimiterType.TOKEN_BUCKET.value, quota=quota, store=shared).limit
 
     async def spend(clients: Sequence[str]) -> None:
@@ -61,7 +63,7 @@ async def redis_py_script(store: str) -> AsyncIterator[Spend]:
 
         async def spend(clients: Sequence[str]) -> None:
             for client in clients:
-                await evalsha(digest, 1, client, 1_000_000, 1_000_000, 1)
+                await evalsha(digest, 1, client, RATE, CAPACITY, 1)
 
         yield spend
 

@@ -10,13 +10,14 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 LIMEN = [sys.executable, "-c", "from limen.apps.cli import main; main()"]
+NOTHING: Mapping[str, str] = {}
 
 
 class Running(NamedTuple):
@@ -45,35 +46,40 @@ def free_port() -> Callable[[], int]:
 def limen(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[Callable[..., Running]]:
     """Start `limen COMMAND … --port N` and wait until it says that it is ready; all are stopped in the end."""
     started: list[subprocess.Popen[str]] = []
-    watchdogs: list[threading.Timer] = []
 
-    def start(*arguments: str, ready: str, port: int | None = None) -> Running:
+    def start(
+        *arguments: str,
+        ready: str,
+        port: int | None = None,
+        program: Sequence[str] = LIMEN,
+        env: Mapping[str, str] = NOTHING,
+    ) -> Running:
         port = port or free_port()
         with (tmp_path / f"stderr-{port}.txt").open("w") as errors:
             process = subprocess.Popen(
-                [*LIMEN, *arguments, "--port", str(port)],
+                [*program, *arguments, "--port", str(port)],
                 cwd=tmp_path,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
                 start_new_session=True,
-                env={name: value for name, value in os.environ.items() if not name.startswith("LIMEN_")},
+                env={**{name: value for name, value in os.environ.items() if not name.startswith("LIMEN_")}, **env},
             )
         started.append(process)
         watchdog = threading.Timer(60, process.kill)  # a process that never gets ready must not hang the test
         watchdog.start()
-        watchdogs.append(watchdog)
         lines = []
         assert process.stdout is not None
-        for line in process.stdout:
-            lines.append(line.rstrip("\n"))
-            if ready in line:
-                return Running(process, lines, port)
+        try:
+            for line in process.stdout:
+                lines.append(line.rstrip("\n"))
+                if ready in line:
+                    return Running(process, lines, port)
+        finally:
+            watchdog.cancel()
         raise AssertionError((tmp_path / f"stderr-{port}.txt").read_text())
 
     yield start
-    for watchdog in watchdogs:
-        watchdog.cancel()
     for process in started:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)

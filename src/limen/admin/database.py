@@ -9,7 +9,6 @@ import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from threading import Thread
-from urllib.parse import urlsplit
 from weakref import WeakSet
 
 from sqlalchemy import inspect, select
@@ -137,6 +136,6 @@ def _foreign() -> tuple[type[Exception], ...]:
 
 
 def _shown(url: str) -> str:
-    """The URL without user, password and parameters."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    """The URL without user, password and parameters. A password may hold what should have been escaped."""
+    scheme, _, place = url.partition("://")
+    return f"{scheme}://{place.rpartition('@')[2].partition('?')[0]}"

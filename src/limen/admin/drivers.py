@@ -95,7 +95,11 @@ def _postgres(url: str, isolation: str) -> AsyncEngine:
                 url, timeout=STATEMENT_TIMEOUT_S, command_timeout=STATEMENT_TIMEOUT_S + 1, server_settings=settings
             )
         except ValueError as error:
-            raise SettingsError(f"the address of the rules database cannot be read: {error}") from error
+            # What the driver says may repeat a part of the password.
+            raise SettingsError(
+                "the address of the rules database cannot be read; write it as postgresql://user:password@host:5432/name,"
+                " with %2F for a / and %23 for a # in the password"
+            ) from error
 
     return create_async_engine(
         "postgresql+asyncpg://",

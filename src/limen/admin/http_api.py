@@ -73,7 +73,7 @@ class _Guard:
 
     def check(self, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]) -> None:
         given = credentials.credentials if credentials else ""
-        if not hmac.compare_digest(sha256(given.encode()).digest(), self._digest):
+        if not given or not hmac.compare_digest(sha256(given.encode()).digest(), self._digest):
             detail = "This needs the admin token: send 'Authorization: Bearer TOKEN'."
             raise HTTPException(401, detail, {"WWW-Authenticate": 'Bearer realm="limen admin"'})
 

@@ -7,13 +7,18 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Self
 
-from sqlalchemy import select, update
-
-from limen.admin.change import Change
-from limen.admin.database import Database
-from limen.admin.queries import read_client, read_clients, read_revision, read_rule, read_rules
 from limen.admin.records import Snapshot, StoredClient, StoredRule
-from limen.admin.schema import meta
+from limen.errors import MissingExtra
+
+try:
+    from sqlalchemy import select, update
+
+    from limen.admin.change import Change
+    from limen.admin.database import Database
+    from limen.admin.queries import read_client, read_clients, read_revision, read_rule, read_rules
+    from limen.admin.schema import meta
+except ModuleNotFoundError as error:
+    raise MissingExtra("a rules database", "service") from error
 
 __all__ = ["Repository"]
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from limen.admin.change import Change
 from limen.admin.clients import client_fields, client_name
 from limen.admin.precondition import ANYTHING, Precondition
 from limen.admin.records import StoredClient, StoredRule
@@ -16,6 +15,9 @@ from limen.errors import Problem, RuleError
 from limen.rules.model import ID
 from limen.rules.parse import rule_from_mapping
 from limen.rules.ruleset import RuleSet
+
+if TYPE_CHECKING:
+    from limen.admin.change import Change
 
 __all__ = ["AdminService", "Changed", "PutClient", "PutRule", "Reset"]
 

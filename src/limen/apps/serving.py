@@ -91,7 +91,7 @@ def _config(app: Any, listen: Listen) -> uvicorn.Config:
         lifespan="off",
         interface="asgi3",
         log_config=None,
-        log_level="warning",
+        log_level="error",  # its warnings are one line for each odd request that anybody sends
         access_log=False,
         server_header=False,
         date_header=False,  # the upstream's counts; our own answers get theirs from `Dated`

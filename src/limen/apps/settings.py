@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+import re
+import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,6 +13,8 @@ from limen.errors import SettingsError
 __all__ = ["Listen", "Shared", "require_token"]
 
 MIN_SECRET = 16
+FIELD_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^`|~-]+")
+"""RFC 9110 section 5.6.2, without the `_`: many servers read that as a `-`, so the gateway drops such fields."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +50,8 @@ class Shared:
             raise SettingsError(f"deadline_ms must be between 0.5 and 1000, not {self.deadline_ms}")
         if not 0.1 <= self.poll_s <= 30:
             raise SettingsError(f"poll_s must be between 0.1 and 30, not {self.poll_s}")
+        if not FIELD_NAME.fullmatch(self.api_key_header):
+            raise SettingsError(f"{self.api_key_header!r} is not the name of a header; write it like X-API-Key")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +71,16 @@ class Listen:
         for file in (self.certfile, self.keyfile):
             if file is not None and not file.is_file():
                 raise SettingsError(f"{file} is not there or not a file")
+        if self.certfile is not None:
+            self._load_certificate()
+
+    def _load_certificate(self) -> None:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certfile or "", self.keyfile, lambda: "")
+        except (ssl.SSLError, OSError) as error:
+            raise SettingsError(
+                f"{self.certfile} and {self.keyfile} are not a certificate and its key, in PEM and without a passphrase"
+            ) from error
 
     @property
     def url(self) -> str:
@@ -84,8 +100,10 @@ def require_token(listen: Listen, token: str | None) -> None:
     """Refuse to show the admin API to the world without a password.
 
     Raises:
-        SettingsError: the address is not of this machine alone and there is no token.
+        SettingsError: the address is not of this machine alone and there is no token, or the token is empty.
     """
+    if token is not None and not token.strip():
+        raise SettingsError("the admin token is empty; set LIMEN_ADMIN_TOKEN to one, such as: openssl rand -hex 24")
     if token is None and not listen.is_local:
         raise SettingsError(
             f"{listen.host} can be reached from elsewhere; set LIMEN_ADMIN_TOKEN, or listen on 127.0.0.1"

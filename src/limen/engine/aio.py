@@ -116,8 +116,11 @@ class AsyncLimiter(Deciding):
         Raises:
             StoreError: the store did not answer; the buckets may be as they were.
         """
-        for identity, rule_id in self._forget(client, rule):
-            await self._store.reset(identity, rule_id)
+        for identity, rule_id in self._buckets_of(client, rule):
+            try:
+                await self._store.reset(identity, rule_id)
+            finally:
+                self._forget(identity, rule_id)  # last: a refusal that was under way meanwhile must not outlive it
 
     async def _decide(self, plan: Plan) -> Decision:
         asked_us = self._now_us()

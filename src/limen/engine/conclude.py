@@ -43,16 +43,17 @@ def conclude_one(rule: Rule, limit: Limit, cost: int, level: int, source: Source
     Args:
         level: ticks in the bucket before the decision.
     """
-    left = level - cost * limit.token_ticks
-    if left < 0 or not limit.ticks_per_us:
-        return conclude(Plan((rule,), (Op("", rule.id, limit, cost),)), (level,), source, degraded=degraded)
-    reset_ms = -((left - limit.full_ticks) // limit.ticks_per_ms)
+    token_ticks, per_ms = limit.token_ticks, limit.ticks_per_ms
+    left = level - cost * token_ticks
+    if left < 0:
+        return _denied(rule, limit, cost, level, source, degraded)
+    reset_ms = -((left - limit.full_ticks) // per_ms) if per_ms else _ms(limit.full_ticks - left, limit)
     return _new(
         Decision,
         (
             True,
             limit.capacity,
-            left // limit.token_ticks,
+            left // token_ticks,
             0,
             reset_ms,
             rule.id,
@@ -82,12 +83,12 @@ def conclude(
     denied = [each for each in enforced if not each.passes]
     if denied:
         worst = max(denied, key=_Finding.wait)
-        return _denied(worst.rule, worst.op, worst.level, source, degraded, shadow)
+        return _denied(worst.rule, worst.op.limit, worst.op.cost, worst.level, source, degraded, shadow)
     shown = min(enforced, key=_Finding.nearness)
     rule, op, level = shown
     left = shown.left if spend else level
     return Decision(
-        True, op.limit.capacity, left // op.limit.token_ticks, 0, _ms(reset_after_us(left, op.limit)), rule.id,
+        True, op.limit.capacity, left // op.limit.token_ticks, 0, _ms(op.limit.full_ticks - left, op.limit), rule.id,
         "allowed", source, degraded, shadow, rule.policy,
     )  # fmt: skip
 
@@ -117,16 +118,24 @@ class _Finding(NamedTuple):
         return self.left // self.op.limit.token_ticks, -float("inf") if reset is None else -reset
 
 
-def _denied(rule: Rule, op: Op, level: int, source: Source, degraded: bool, shadow: tuple[str, ...]) -> Decision:
-    limit = op.limit
-    reason: Reason = "exceeds_capacity" if op.cost > limit.capacity else "over_limit"
-    retry_ms = _ms(retry_after_us(level, limit, op.cost))
-    reset_ms = _ms(reset_after_us(level, limit))
-    return Decision(
-        False, limit.capacity, level // limit.token_ticks, retry_ms, reset_ms, rule.id, reason, source, degraded,
-        shadow, rule.policy,
-    )  # fmt: skip
+def _denied(
+    rule: Rule, limit: Limit, cost: int, level: int, source: Source, degraded: bool, shadow: tuple[str, ...] = ()
+) -> Decision:
+    capacity, token_ticks, per_ms = limit.capacity, limit.token_ticks, limit.ticks_per_ms
+    reason: Reason = "over_limit"
+    retry_ms = -((level - cost * token_ticks) // per_ms) if per_ms else None
+    reset_ms = -((level - limit.full_ticks) // per_ms) if per_ms else _ms(limit.full_ticks - level, limit)
+    if cost > capacity:
+        reason, retry_ms = "exceeds_capacity", None
+    left = level // token_ticks
+    return _new(
+        Decision,
+        (False, capacity, left, retry_ms, reset_ms, rule.id, reason, source, degraded, shadow, rule.policy),
+    )
 
 
-def _ms(microseconds: int | None) -> int | None:
-    return None if microseconds is None else -(-microseconds // 1000)
+def _ms(ticks: int, limit: Limit) -> int | None:
+    """Whole milliseconds until so many ticks have grown, rounded up; None for never."""
+    if ticks <= 0:
+        return 0
+    return -(-ticks // limit.ticks_per_ms) if limit.ticks_per_ms else None

@@ -75,16 +75,35 @@ class Deciding:
     def _at_once(self, plan: Plan, now_us: int) -> Decision | None:
         """The decision, when no store is needed for it."""
         ops = plan.ops
+        if len(ops) == 1:
+            return self._one_at_once(plan.rules[0], ops[0], now_us)
         if not ops:
             return no_limit()
         for index, op in enumerate(ops):
-            if op.enforce:
-                if not op.limit.capacity:
-                    return conclude_banned(plan.rules[index])
-                level = self._denied.level(op, now_us) if self._denied.entries else None
-                if level is not None:
-                    return conclude_one(plan.rules[index], op.limit, op.cost, level, "deny_cache")
-        return None
+            if op.enforce and not op.limit.capacity:
+                return conclude_banned(plan.rules[index])
+        return self._refused_before(plan, now_us) if self._denied.entries else None
+
+    def _one_at_once(self, rule: Rule, op: Op, now_us: int) -> Decision | None:
+        """The same for one rule, without a detour."""
+        if not op.enforce:
+            return None
+        limit = op.limit
+        if not limit.capacity:
+            return conclude_banned(rule)
+        level = self._denied.level(op, now_us) if self._denied.entries else None
+        return None if level is None else conclude_one(rule, limit, op.cost, level, "deny_cache")
+
+    def _refused_before(self, plan: Plan, now_us: int) -> Decision | None:
+        """The refusal by buckets that cannot have filled up since they refused."""
+        rules, ops, levels = [], [], []
+        for rule, op in zip(plan.rules, plan.ops, strict=True):
+            level = self._denied.level(op, now_us) if op.enforce else None
+            if level is not None:
+                rules.append(rule)
+                ops.append(op)
+                levels.append(level)
+        return conclude(Plan(rules, ops), levels, "deny_cache") if ops else None
 
     def _concluded(self, plan: Plan, levels: Sequence[int], asked_us: int) -> Decision:
         """The decision, from what the store found."""
@@ -93,11 +112,20 @@ class Deciding:
             decision = conclude_one(plan.rules[0], ops[0].limit, ops[0].cost, levels[0], self._source)
         else:
             decision = conclude(plan, levels, self._source)
-        if not decision.allowed and self._source == "store":
+        if self._source == "store":
+            self._shares.store_answered = True
+            self._learn(ops, levels, decision.allowed, asked_us)
+        return decision
+
+    def _learn(self, ops: Sequence[Op], levels: Sequence[int], allowed: bool, asked_us: int) -> None:
+        """Remember who was refused; forget what was known of buckets that were spent from since."""
+        if not allowed:
             for op, level in zip(ops, levels, strict=True):
                 if op.enforce and op.cost * op.limit.token_ticks > level:
                     self._denied.remember(op, level, asked_us)
-        return decision
+        elif self._denied.entries:
+            for op in ops:
+                self._denied.entries.pop((op.identity, op.rule), None)
 
     def _without_store(self, plan: Plan, error: StoreError, now_us: int, *, spend: bool = True) -> Decision:
         """The decision, when the store did not give one: by the local share, or 503 for rules that must hold."""
@@ -113,18 +141,17 @@ class Deciding:
             return decision
         return decision._replace(limit=decision.policy.quota)
 
-    def _forget(self, client: str, rule_id: str | None) -> list[tuple[str, str | None]]:
-        """Forget what is known locally of a client; the buckets that the store must forget."""
+    def _buckets_of(self, client: str, rule_id: str | None) -> list[tuple[str, str | None]]:
+        """The buckets of a client under one rule, or all that go by its name: identities and rules, None for every."""
         if rule_id is not None:
-            identity = identity_of_client(client, find_rule(self._ruleset, rule_id).key_by)
-            buckets: list[tuple[str, str | None]] = [(identity, rule_id)]
-        else:
-            names = {rule.key_by for rule in self._ruleset.rules if len(rule.key_by) == 1} | {("client",)}
-            buckets = [(identity_of_client(client, key_by), None) for key_by in sorted(names)]
-        for identity, rule in buckets:
-            self._denied.forget(identity, rule)
-            self._shares.forget(identity, rule)
-        return buckets
+            return [(identity_of_client(client, find_rule(self._ruleset, rule_id).key_by), rule_id)]
+        names = {rule.key_by for rule in self._ruleset.rules if len(rule.key_by) == 1} | {("client",)}
+        return [(identity_of_client(client, key_by), None) for key_by in sorted(names)]
+
+    def _forget(self, identity: str, rule_id: str | None) -> None:
+        """Forget what is known locally of some buckets."""
+        self._denied.forget(identity, rule_id)
+        self._shares.forget(identity, rule_id)
 
 
 def looking(plan: Plan) -> list[Op]:

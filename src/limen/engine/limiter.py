@@ -89,7 +89,7 @@ class Limiter(Deciding):
 
     def reset(self, client: str, rule: str | None = None) -> None:
         """Give `client` a full bucket under `rule`, or under every rule that is keyed by the client alone."""
-        for identity, rule_id in self._forget(client, rule):
+        for identity, rule_id in self._buckets_of(client, rule):
             self.store.reset(identity, rule_id)
 
     def _decide(self, plan: Plan) -> Decision:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import NamedTuple
 
 from limen.core.limit import Limit
 from limen.stores.base import Op
@@ -15,13 +14,16 @@ __all__ = ["DenyCache", "LocalShares"]
 Key = tuple[str, str]
 
 
-class Refusal(NamedTuple):
+class Refusal:
     """The level that a bucket had at most, when it refused."""
 
-    level: int
-    at_us: int
-    until_us: int
-    limit: Limit
+    __slots__ = ("at_us", "level", "limit", "until_us")
+
+    def __init__(self, level: int, at_us: int, until_us: int, limit: Limit) -> None:
+        self.level = level
+        self.at_us = at_us
+        self.until_us = until_us
+        self.limit = limit
 
 
 class DenyCache:
@@ -49,11 +51,13 @@ class DenyCache:
         entry = self.entries.get((op.identity, op.rule))
         if entry is None:
             return None
-        level, at_us, until_us, limit = entry
-        if now_us >= until_us or limit is not op.limit:
+        limit = entry.limit
+        if now_us >= entry.until_us or limit is not op.limit:
             self.entries.pop((op.identity, op.rule), None)
             return None
-        level += (now_us - at_us) * limit.ticks_per_us
+        level = entry.level + (now_us - entry.at_us) * limit.ticks_per_us
+        if level > limit.full_ticks:
+            level = limit.full_ticks
         return level if level < op.cost * limit.token_ticks else None
 
     def remember(self, op: Op, level: int, asked_us: int) -> None:
@@ -83,7 +87,8 @@ class LocalShares:
     """This gateway's part of each limit, C/N and r/N, spent while the store cannot answer.
 
     A share begins with a tenth of its part, because the client may just have spent its limit elsewhere; a part of
-    less than one token is saved up for, never rounded up. Shares of an outage are forgotten in the next one.
+    less than one token is saved up for, never rounded up. An outage is a new one when the store has answered since
+    the last; a share that has grown beyond that tenth is then back at it.
 
     Args:
         now_us: the local clock.
@@ -91,14 +96,16 @@ class LocalShares:
     """
 
     START = Fraction(1, 10)
-    NEW_OUTAGE_US = 10_000_000
     MAX_SHARES = 10_000
+    MAX_BUCKETS = 100_000
 
     def __init__(self, now_us: Callable[[], int], gateways: int) -> None:
         self._gateways = gateways
-        self._store = MemoryStore(now_us)
+        self._store = MemoryStore(now_us, self.MAX_BUCKETS)
         self._shares: dict[tuple[Limit, int], Limit] = {}
-        self._last_used_us = 0
+        self._began_us = now_us()
+        self.store_answered = False
+        """Set whenever the store decides: what follows is another outage."""
 
     def parts(self, ops: Sequence[Op]) -> list[Op]:
         """The same operations on this gateway's parts of the limits."""
@@ -106,9 +113,10 @@ class LocalShares:
 
     def take(self, parts: Sequence[Op], now_us: int) -> list[int]:
         """Decide and take, as a store does; the levels before it."""
-        if now_us - self._last_used_us > self.NEW_OUTAGE_US:
-            self._store.clear()
-        self._last_used_us = now_us
+        if self.store_answered:
+            self.store_answered, self._began_us = False, now_us
+        for op in parts:
+            self._store.begin_anew((op.identity, op.rule), op.limit, self._began_us)
         return self._store.take(parts)
 
     def forget(self, identity: str, rule: str | None) -> None:

@@ -28,4 +28,5 @@ def open_store(url: str, clock: Clock, secret: str | bytes | None, deadline_ms: 
         return AsyncValkeyStore(parse_endpoint(url), secret, deadline_ms)
     if scheme in LATER:
         raise SettingsError(f"{scheme}:// is not supported; give the address of one server, valkey://host:port/db")
-    raise SettingsError("a store is memory://, valkey://host:port/db or valkeys://host:port/db, not " + repr(scheme))
+    what = repr(scheme + "://") if "://" in url else "something without ://"
+    raise SettingsError(f"a store is memory://, valkey://host:port/db or valkeys://host:port/db, not {what}")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from cyclopts import App, CycloptsError
 from cyclopts.config import Env, Toml
@@ -24,13 +27,23 @@ def _version() -> str:
     return version("limen")
 
 
+class _File(Toml):
+    """limen.toml, whose mistakes are told with its name."""
+
+    def _load_config(self, path: Path) -> dict[str, Any]:
+        try:
+            return super()._load_config(path)
+        except ValueError as error:
+            raise CycloptsError(msg=f"{path.name}: {error}") from error
+
+
 app = App(
     name="limen",
     help="Rate limits that are exact across a fleet.\n\nSettings come from flags, LIMEN_* variables, then limen.toml.",
     help_format="plaintext",
     help_formatter="plain",
     version=_version,
-    config=[Env("LIMEN_", command=False), Toml("limen.toml", use_commands_as_keys=False, allow_unknown=True)],
+    config=[Env("LIMEN_", command=False), _File("limen.toml", use_commands_as_keys=False, allow_unknown=True)],
     result_action="return_value",
     exit_on_error=False,
     print_error=False,
@@ -45,14 +58,21 @@ def run(arguments: Sequence[str]) -> int:
     try:
         outcome = app(list(arguments))
     except CycloptsError as error:
-        return _failed(error, USAGE)
+        return _failed(_without_passwords(str(error)), USAGE)
     except Unavailable as error:
-        return _failed(error, UNREACHABLE)
-    except (LimenError, OSError) as error:
-        return _failed(error, USAGE)
+        return _failed(str(error), UNREACHABLE)
+    except LimenError as error:
+        return _failed(str(error), USAGE)
+    except OSError as error:
+        return _failed(f"{error.filename}: {error.strerror}" if error.filename else str(error), USAGE)
     return outcome if isinstance(outcome, int) else DONE
 
 
-def _failed(error: Exception, status: int) -> int:
-    print(f"limen: {error}", file=sys.stderr)
+def _failed(sentence: str, status: int) -> int:
+    print(f"limen: {sentence}", file=sys.stderr)
     return status
+
+
+def _without_passwords(sentence: str) -> str:
+    """A sentence about words of the command line, which may be the URL of a store."""
+    return re.sub(r":[^\s@]*@", ":***@", sentence)

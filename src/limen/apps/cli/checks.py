@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from limen.apps.cli import DONE, NO
 from limen.apps.cli.options import DEFAULT_RULES_DB, AsJson
@@ -75,8 +76,9 @@ def _with_limiter(store: str, rules_db: str, secret: str | None, ask: Callable[[
     from limen.admin.repository import Repository
     from limen.admin.stored_rules import readable_rules
     from limen.engine.aio import AsyncLimiter
-    from limen.errors import StoreError
     from limen.rules.ruleset import RuleSet
+
+    logging.getLogger("limen.store").setLevel(logging.ERROR)  # what it would say is said by the exit status
 
     async def answer() -> T:
         async with Repository(rules_db, secret.encode() if secret else None) as repository:
@@ -84,10 +86,27 @@ def _with_limiter(store: str, rules_db: str, secret: str | None, ask: Callable[[
             ruleset = RuleSet(readable_rules(snapshot.rules), snapshot.revision)
             async with AsyncLimiter(store, ruleset, secret=await repository.secret(), deadline_ms=1000) as limiter:
                 if limiter.store_state == "down":
-                    raise StoreError("the store does not answer; look at --store and at the server")
-                return await ask(limiter)
+                    await _complain(store)
+                answer = await ask(limiter)
+                if getattr(answer, "degraded", False):
+                    await _complain(store)
+                return answer
 
     return asyncio.run(answer())
+
+
+async def _complain(store: str) -> NoReturn:
+    """
+    Raises:
+        StoreError: why the store does not answer, as far as that can be found out.
+    """
+    from limen.errors import StoreError
+    from limen.stores.valkey.connect import open_link
+    from limen.stores.valkey.endpoint import parse_endpoint
+
+    endpoint = parse_endpoint(store)
+    (await open_link(endpoint, 1.0, 1.0)).close()
+    raise StoreError(f"{endpoint} does not answer in time; look at the server, and at --store")
 
 
 def _sentence(decision: Decision) -> str:

@@ -35,7 +35,7 @@ def list_rules(*, rules_db: str = DEFAULT_RULES_DB, as_json: AsJson = False) -> 
         print(json.dumps({"revision": revision, "rules": documents}))
         return
     for document in documents:
-        limit = document.get("limit") or f"{document['capacity']} burst, {document['refill_per_sec']:g}/second"
+        limit = document.get("limit", f"{document.get('capacity')} burst, {document.get('refill_per_sec')}/second")
         print(f"{document['id']}  {limit}  by {', '.join(document.get('key_by', ['client'])) or 'everybody together'}")
 
 

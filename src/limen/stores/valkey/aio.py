@@ -44,7 +44,7 @@ class AsyncValkeyStore:
 
     async def take(self, ops: Sequence[Op]) -> Sequence[int]:
         reply = await self._asked(self._commands.take(ops))
-        return (reply,) if type(reply) is int and len(ops) == 1 else parse_levels(reply, ops)
+        return (reply,) if type(reply) is int and reply >= 0 and len(ops) == 1 else parse_levels(reply, ops)
 
     async def reset(self, identity: str, rule: str | None) -> None:
         await self._asked(self._commands.reset(identity, rule))

@@ -8,7 +8,8 @@ callers go down one pipe; what is asked in one turn of the event loop leaves in 
 - The deadline belongs to the caller's future, never to the command. One timer watches the oldest write.
 - Nothing is ever sent twice: a question that may have left may have been answered.
 - Only the store can be late. The deadline counts from the write, and nobody is given up before the event loop has had
-  an undisturbed look at the socket after it: a busy process has its replies waiting there.
+  an undisturbed look at the socket after it: a busy process has its replies waiting there. One that is never idle
+  looks once and gives up at twice the deadline, for the store may hang meanwhile.
 """
 
 from __future__ import annotations
@@ -169,15 +170,15 @@ class Link(asyncio.Protocol):
         self._timer = self._loop.call_at(write.due - LOOK_S, self._on_timer, write.due - LOOK_S)
 
     def _on_timer(self, meant_for: float) -> None:
-        """Give up what is due, but only after a look at the socket that nothing held up."""
+        """Give up what is due, after a look at the socket that nothing held up, if that is to be had."""
         self._timer = None
         now = self._loop.time()
-        looked_in_peace = self._looked and now - meant_for < LOOK_S
+        in_peace = now - meant_for < LOOK_S
         while (write := next(islice(self._writes, self._given_up, None), None)) is not None and write.due:
             if write.due - LOOK_S > now:
                 self._watch(write)
                 return
-            if not looked_in_peace:
+            if not self._looked or not (in_peace or now > write.due + write.patience_s):
                 self._looked = True
                 self._timer = self._loop.call_at(now + LOOK_S, self._on_timer, now + LOOK_S)
                 return

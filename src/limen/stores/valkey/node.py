@@ -52,7 +52,8 @@ class Node:
         self._on_connect = on_connect
         self._link: Link | None = None
         self._task: asyncio.Task[None] | None = None
-        self._tripped = asyncio.Event()
+        self._wake = asyncio.Event()
+        """The link is lost, or the breaker has opened."""
         self._up = asyncio.Event()
         self._last_error = ""
 
@@ -92,7 +93,7 @@ class Node:
             if self.breaker.is_open:
                 self._last_error = f"{self.endpoint} does not answer in time"
                 log.warning("%s; deciding without it until it does", self._last_error)
-                self._tripped.set()
+                self._wake.set()
 
     async def _keep_connected(self) -> None:
         attempt = 0
@@ -100,6 +101,7 @@ class Node:
             try:
                 await self._connect(attempt)
             except StoreError as error:
+                self._hang_up()  # it may have logged in and fallen silent then
                 self._last_error = str(error)
                 log.log(logging.WARNING if attempt == 0 else logging.DEBUG, "%s", error)
                 attempt += 1
@@ -112,7 +114,6 @@ class Node:
         timeout_s = LOGIN_S[min(attempt, len(LOGIN_S) - 1)]
         self._link = await open_link(self.endpoint, self._deadline_s, timeout_s)
         self.connections += 1
-        self._tripped.clear()
         await self._ask_patiently(self._on_connect)
         log.info("connected to %s", self.endpoint)
 
@@ -120,17 +121,14 @@ class Node:
         """Probe while the breaker is open, rest while it is closed, until the link is gone or given up."""
         link = self._link
         assert link is not None
+        link.lost.add_done_callback(lambda _: self._wake.set())
         while not link.lost.done():
-            if self.breaker.is_open:
-                if not await self._probe():
-                    break
-            else:
-                await self._trip_or_loss(link)
+            if not self.breaker.is_open:
+                self._wake.clear()
+                await self._wake.wait()
+            elif not await self._probe():
+                break
         self._hang_up()
-
-    async def _trip_or_loss(self, link: Link) -> None:
-        link.lost.add_done_callback(lambda _: self._tripped.set())
-        await self._tripped.wait()
 
     async def _probe(self) -> bool:
         """Ask once whether the node is back; False when it should be connected anew."""
@@ -147,7 +145,6 @@ class Node:
         if self.breaker.is_open:
             await asyncio.sleep(random.uniform(0.5, 1.5) * PROBE_PAUSE_S)
         else:
-            self._tripped.clear()
             self._up.set()
             log.info("%s answers", self.endpoint)
         return True

@@ -88,9 +88,9 @@ def parse_levels(reply: object, ops: Sequence[Op]) -> Sequence[int]:
     Raises:
         StoreError: the reply is not what the script answers.
     """
-    if type(reply) is int and len(ops) == 1:
-        return (reply,)
-    if type(reply) is not list or len(reply) != len(ops) or not all(type(level) is int for level in reply):
+    if type(reply) is int:
+        reply = [reply]
+    if type(reply) is not list or len(reply) != len(ops) or not all(type(each) is int and each >= 0 for each in reply):
         raise StoreError(f"the store answered {reply!r:.100}, which is not a list of {len(ops)} levels", "refused")
     order = [index for members in grouped(ops).values() for index in members]
     levels = [0] * len(ops)

@@ -1,0 +1,109 @@
+"""What users write, for a type checker to read; it is never run.
+
+Right uses must be accepted. Wrong ones are marked with the error that they must get: strict checkers complain about
+a mark that is not needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, assert_type
+
+from limen import AsyncLimiter, Decision, LimenError, Limiter, RateLimited, Request, Rule, RuleError, RuleSet
+from limen.adapters.asgi import RateLimitMiddleware
+from limen.adapters.identity import ApiKeyIdentity, Identity
+from limen.errors import MissingExtra, Problem, SettingsError, StoreError, Unavailable, UsageError
+from limen.testing import ManualClock
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+
+
+def blocking() -> None:
+    rules = [Rule("search", match={"path": "/v1/**"}, key_by=["client"], limit="100/minute", on_failure="closed")]
+    clock = ManualClock()
+    with Limiter("memory://", rules, clock=clock) as limiter:
+        assert_type(limiter, Limiter)
+        decision = limiter.check("acme", "search", cost=2)
+        assert_type(decision, Decision)
+        assert_type(decision.allowed, bool)
+        assert_type(decision.remaining, int | None)
+        assert_type(decision.retry_after_ms, int | None)
+        assert_type(decision.status, int)
+        assert_type(limiter.peek("acme", "search"), Decision)
+        limiter.reset("acme")
+        limiter.use_rules(RuleSet(rules, revision=2))
+        clock.advance(seconds=1.5)
+
+
+async def shared() -> None:
+    limiter = AsyncLimiter("valkey://localhost:6379", "file:///rules.yaml", gateways=4, deadline_ms=5, secret="0" * 16)
+    async with limiter as entered:
+        assert_type(entered, AsyncLimiter)
+        assert_type(await limiter.check("acme", "search"), Decision)
+        request = Request(method="GET", path="/v1/search", client="acme", headers={"x-tier": "gold"})
+        assert_type(await limiter.check_request(request), Decision)
+        assert_type(limiter.store_state, str)
+        assert_type(limiter.ruleset.by_id["search"].id, str)
+
+
+def errors(decision: Decision) -> float | None:
+    try:
+        decision.raise_if_denied()
+    except RateLimited as denied:
+        assert_type(denied.decision, Decision)
+        return denied.retry_after
+    except RuleError as error:
+        assert_type(error.problems, tuple[Problem, ...])
+    except StoreError as error:
+        assert_type(error.kind, str)
+    except (SettingsError, MissingExtra, UsageError, Unavailable, LimenError):
+        return None
+    return 0.0
+
+
+class Watching:
+    def on_decision(self, decision: Decision, duration_us: int) -> None: ...
+    def on_store_error(self, kind: str) -> None: ...
+
+
+class Keys:
+    def find(self, api_key: str, /) -> tuple[str | None, str | None, str | None] | None:
+        return ("acme", "gold", None) if api_key else None
+
+
+def identify(scope: Scope) -> Identity | None:
+    return Identity(client=scope["team"]) if "team" in scope else None
+
+
+async def site(
+    scope: Scope, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
+) -> None: ...
+
+
+def served(limiter: AsyncLimiter) -> list[RateLimitMiddleware]:
+    AsyncLimiter(rules=[Rule("r", capacity=10, refill_per_sec=0.5)], observer=Watching(), clock=ManualClock())
+    return [
+        RateLimitMiddleware(site, limiter),
+        RateLimitMiddleware(site, limiter, identify, trusted_proxies=["10.0.0.0/8"], dialects=["github"]),
+        RateLimitMiddleware(site, limiter, ApiKeyIdentity(Keys()), exempt=["/healthz"]),
+    ]
+
+
+async def wrong(limiter: AsyncLimiter, blocking: Limiter, decision: Decision) -> None:
+    assert limiter.check("acme", "search").allowed  # type: ignore[attr-defined]
+    await limiter.check("acme", "search", cost=1.5)  # type: ignore[arg-type]
+    await limiter.check(None, "search")  # type: ignore[arg-type]
+    await limiter.check("acme")  # type: ignore[call-arg]
+    await blocking.check("acme", "search")  # type: ignore[misc]
+    with limiter:  # type: ignore[attr-defined]
+        pass
+    Rule("search", limit=100)  # type: ignore[arg-type]
+    Rule("search", limit="1/minute", on_failure="close")  # type: ignore[arg-type]
+    Rule("search", limit="1/minute", keyby=["client"])  # type: ignore[call-arg]
+    AsyncLimiter("memory://", clock=12.5)  # type: ignore[arg-type]
+    AsyncLimiter("memory://", observer=print)  # type: ignore[arg-type]
+    RateLimitMiddleware(site, blocking)  # type: ignore[arg-type]
+    RateLimitMiddleware(site, limiter, identify=len)  # type: ignore[arg-type]
+    decision.allowed = True  # type: ignore[misc]
+    decision.retry_after_ms + 1  # type: ignore[operator]
