@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
+import random
 import re
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from fractions import Fraction
@@ -34,9 +37,25 @@ hypothesis.settings.register_profile("unhurried", deadline=None)
 hypothesis.settings.load_profile("unhurried")
 
 
+def _port_nobody_uses() -> int:
+    """By chance, because test processes that look from the same end find the same port; below those of outgoing calls."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A port on which nobody listens."""
+    return _port_nobody_uses()
+
+
 @pytest.fixture(scope="session")
 def _valkey_server() -> Iterator[ValkeyServer]:
-    server = ValkeyServer(config={"save": "", "maxmemory-policy": "volatile-ttl", "enable-debug-command": "local"})
+    config = {"save": "", "maxmemory-policy": "volatile-ttl", "enable-debug-command": "local"}
+    server = ValkeyServer(port=_port_nobody_uses(), config=config)
     server.start()
     yield server
     server.stop()
@@ -54,7 +73,7 @@ def valkey_url(_valkey_server: ValkeyServer) -> str:
 @pytest.fixture
 def own_valkey(tmp_path: Path) -> Iterator[ValkeyServer]:
     """A server of this test's own, to stop, hang or kill."""
-    server = ValkeyServer(data_dir=tmp_path / "valkey", config={"save": ""})
+    server = ValkeyServer(port=_port_nobody_uses(), data_dir=tmp_path / "valkey", config={"save": ""})
     server.start()
     yield server
     if server._process is not None:

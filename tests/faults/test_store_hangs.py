@@ -82,7 +82,6 @@ async def test_a_crash_and_a_restart_on_the_same_port(
     own_valkey: ValkeyServer, limiter: AsyncLimiter, until: Until
 ) -> None:
     await up(limiter, until)
-    own_valkey._desired_port = own_valkey.port
     for _ in range(2):
         own_valkey.terminate()
         await until(lambda: limiter.store_state == "down")
