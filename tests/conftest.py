@@ -38,7 +38,7 @@ hypothesis.settings.load_profile("unhurried")
 
 
 def _port_nobody_uses() -> int:
-    """By chance, because test processes that look from the same end find the same port; below those of outgoing calls."""
+    """By chance: processes that look from the same end find the same one. Below the ports of outgoing calls."""
     while True:
         port = random.randrange(20_000, 32_000)
         with socket.socket() as probe, contextlib.suppress(OSError):

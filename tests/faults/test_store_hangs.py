@@ -181,6 +181,18 @@ async def test_closing_while_the_store_hangs_takes_a_moment(own_valkey: ValkeySe
     assert all(isinstance(each, asyncio.CancelledError) or each.degraded for each in found)
 
 
+async def test_closing_in_the_middle_of_a_login_takes_a_moment_too(resp_server: Any) -> None:
+    for turns in range(60):
+        limiter = AsyncLimiter(resp_server.url, RULES)
+        starting = asyncio.create_task(limiter.start())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        async with asyncio.timeout(10 * BOUND_S):
+            await limiter.close()
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+
+
 async def test_a_server_that_logs_in_and_then_hangs_leaks_no_connection(resp_server: Any, until: Until) -> None:
     """SCRIPT LOAD is never answered: every attempt is given up, and hung up, before the next."""
     open_now = resp_server._open

@@ -51,7 +51,7 @@ def _connection(endpoint: Endpoint, timeout_s: float) -> Any:
         client_name="limen",
         protocol=2,
         retry=Retry(NoBackoff(), 0),  # its default sends a command again after a lost reply: that counts twice
-        socket_timeout=timeout_s,
+        socket_timeout=None,  # ours holds; with its own it sends by `asyncio.wait_for`, which loses cancellations
         socket_connect_timeout=timeout_s,
     )
 
