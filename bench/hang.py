@@ -77,7 +77,9 @@ def hang(settings: Settings) -> dict[str, Any]:
 async def _hang(server: Any, pause_s: float, hang_s: float) -> dict[str, float]:
     with server.client() as client:
         before = work_of(client).connections
-        async with AsyncLimiter(f"valkey://127.0.0.1:{server.port}", rules=[Rule("big", limit="1000000/minute")]) as limiter:
+        async with AsyncLimiter(
+            f"valkey://127.0.0.1:{server.port}", rules=[Rule("big", limit="1000000/minute")]
+        ) as limiter:
             stopped, continued, log = await _disturbed(limiter, server._process, pause_s, hang_s)
         connections = work_of(client).connections - before
     return _summary(log, stopped, continued) | {"connections": connections}

@@ -16,6 +16,7 @@ NEVER_REACHED = "1000000/minute"
 """No client comes near it, and no bucket is full again at the next check."""
 BIG = Rule("big", limit=NEVER_REACHED)
 ONCE = Rule("once", limit="1/hour")
+PARTS = "/v1/thing-77/4711/parts"
 
 
 def many_rules() -> list[Rule]:
@@ -45,7 +46,7 @@ def check(store: str) -> Any:
 
 def check_with_metrics(store: str) -> Any:
     """The same, told to Prometheus."""
-    from limen.adapters.telemetry.prometheus import PrometheusObserver  # noqa: PLC0415 - optional
+    from limen.adapters.telemetry.prometheus import PrometheusObserver
 
     return _spending(store, [BIG], PrometheusObserver())
 
@@ -62,7 +63,7 @@ async def _requesting(store: str, rules: Sequence[Rule]) -> AsyncIterator[Spend]
 
         async def spend(clients: Sequence[str]) -> None:
             for client in clients:
-                await ask(Request("GET", "/v1/thing-77/4711/parts", "api.example.com", client, "free", None, "192.0.2.7"))
+                await ask(Request("GET", PARTS, "api.example.com", client, "free", None, "192.0.2.7"))
 
         yield spend
 

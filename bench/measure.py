@@ -74,7 +74,7 @@ def _measured(checks: int, cpu_s: float, wall_s: float, before: Work, after: Wor
 
 def _loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
     if name == "uvloop":
-        import uvloop  # noqa: PLC0415 - optional
+        import uvloop
 
         return uvloop.new_event_loop  # type: ignore[no-any-return]
     return asyncio.new_event_loop

@@ -58,7 +58,14 @@ def _goals(report: dict[str, Any]) -> Iterator[str]:
 def _goal_cells(goal: dict[str, Any]) -> list[str]:
     found = goal["found"]
     spread = f"{found['min']:.2f}–{found['max']:.2f}"
-    return [goal["id"], goal["ratio"], f"{found['median']:.2f}", spread, goal["wanted"], "" if goal["met"] else "MISSED"]
+    return [
+        goal["id"],
+        goal["ratio"],
+        f"{found['median']:.2f}",
+        spread,
+        goal["wanted"],
+        "" if goal["met"] else "MISSED",
+    ]
 
 
 def _plain(rows: Sequence[dict[str, Any]]) -> Iterator[str]:

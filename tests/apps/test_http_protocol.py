@@ -337,7 +337,7 @@ async def test_S26_what_can_be_read_in_two_ways_is_400_and_the_end(connect: Any,
         line = await connect()
         line.send(request + LAST)
         answers[name] = [each.decode() for each in (await line.rest()).split(b"\r\n") if b"HTTP/1.1 " in each]
-    assert answers == dict.fromkeys(UNCLEAR, ["HTTP/1.1 400 Bad Request"])
+    assert answers == {name: ["HTTP/1.1 400 Bad Request"] for name in UNCLEAR}
     assert app.bodies == []
     assert "/last" not in app.paths
 

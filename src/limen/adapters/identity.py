@@ -128,7 +128,8 @@ class PeerAddress:
         if address is None and not self._warned:
             self._warned = True
             log.warning(
-                "requests come without an address and share one bucket; if a proxy of yours sends them over a Unix socket, set trust_unix"
+                "requests come without an address and share one bucket; if they come from a proxy of yours over a "
+                "Unix socket, set trust_unix"
             )
         return address
 

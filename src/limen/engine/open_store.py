@@ -27,6 +27,8 @@ def open_store(url: str, clock: Clock, secret: str | bytes | None, deadline_ms: 
 
         return AsyncValkeyStore(parse_endpoint(url), secret, deadline_ms)
     if scheme in LATER:
-        raise SettingsError(f"{scheme}:// is not supported; give the address of one server, valkey://host:port/db")
+        raise SettingsError(
+            f"{scheme}:// stores are not supported; give the address of one server, valkey://host:port/db"
+        )
     what = repr(scheme + "://") if "://" in url else "something without ://"
     raise SettingsError(f"a store is memory://, valkey://host:port/db or valkeys://host:port/db, not {what}")

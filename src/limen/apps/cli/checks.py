@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from limen.apps.cli import DONE, NO
-from limen.apps.cli.options import DEFAULT_RULES_DB, AsJson
+from limen.apps.cli.options import DEFAULT_RULES_DB, AsJson, Whole
 
 if TYPE_CHECKING:
     from limen.core.decision import Decision
@@ -25,7 +24,7 @@ def check(
     rule: str,
     /,
     *,
-    cost: int = 1,
+    cost: Whole = 1,
     store: str,
     rules_db: str = DEFAULT_RULES_DB,
     secret: str | None = None,
@@ -73,6 +72,8 @@ def reset(
 
 def _with_limiter(store: str, rules_db: str, secret: str | None, ask: Callable[[AsyncLimiter], Awaitable[T]]) -> T:
     """The answer of a limiter that exists for this question; with the secret that its fellows use."""
+    import asyncio
+
     from limen.admin.repository import Repository
     from limen.admin.stored_rules import readable_rules
     from limen.engine.aio import AsyncLimiter

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import Parameter
+from cyclopts import CoercionError, Parameter, Token
 
 if TYPE_CHECKING:
     from limen.apps.settings import Listen, Shared
 
-__all__ = ["DEFAULT_RULES_DB", "AsJson", "Deciding", "Tls", "listen", "settings"]
+__all__ = ["DEFAULT_RULES_DB", "AsJson", "Deciding", "Tls", "Whole", "listen", "settings"]
 
 DEFAULT_RULES_DB = "sqlite:///.limen/rules.db"
 
 AsJson = Annotated[bool, Parameter(name="--json", negative="")]
+
+
+def whole_number(kind: type, tokens: Sequence[Token]) -> int:
+    """An integer as it is written. The library's own reading of 1.5 is 1."""
+    try:
+        return int(tokens[0].value)
+    except ValueError:
+        raise CoercionError(token=tokens[0], target_type=kind) from None
+
+
+Whole = Annotated[int, Parameter(converter=whole_number)]
 
 
 @Parameter(name="*")
@@ -25,7 +37,7 @@ class Deciding:
 
     secret: Annotated[str | None, Parameter(show_env_var=True)] = None
     "Keys the hashes of clients and API keys; by default one that is kept with the rules. Better as LIMEN_SECRET."
-    gateways: int = 1
+    gateways: Whole = 1
     "How many processes decide; each gets that part of a limit while the store is away."
     deadline_ms: float = 5.0
     "The longest that a decision waits for the store."

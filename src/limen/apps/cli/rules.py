@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -97,6 +96,8 @@ def _documents(rules_db: str) -> tuple[int, list[dict[str, Any]]]:
 
 
 def _with_service(rules_db: str, ask: Callable[[AdminService], Awaitable[T]]) -> T:
+    import asyncio
+
     from limen.admin.repository import Repository
     from limen.admin.service import AdminService
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from limen.apps.cli.options import Deciding, Tls, listen, settings
+from limen.apps.cli.options import Deciding, Tls, Whole, listen, settings
 
 if TYPE_CHECKING:
     import asyncio
@@ -23,8 +23,8 @@ def up(
     *,
     upstream: str | None = None,
     rules: Path | None = None,
-    port: int = 8080,
-    admin_port: int = 8090,
+    port: Whole = 8080,
+    admin_port: Whole = 8090,
     host: str = "127.0.0.1",
     data: Path = Path(".limen"),
     store: str = "",
@@ -59,9 +59,9 @@ def gateway(
     upstream: str,
     store: str,
     rules_db: str,
-    port: int = 8080,
+    port: Whole = 8080,
     host: str = "127.0.0.1",
-    ops_port: int | None = None,
+    ops_port: Whole | None = None,
     deciding: Deciding = NOTHING_SET,
     tls: Tls = NO_TLS,
 ) -> None:
@@ -85,7 +85,7 @@ def service(
     *,
     store: str,
     rules_db: str,
-    port: int = 8090,
+    port: Whole = 8090,
     host: str = "127.0.0.1",
     admin_token: Annotated[str | None, Parameter(show_env_var=True)] = None,
     deciding: Deciding = NOTHING_SET,

@@ -45,7 +45,7 @@ def parse_endpoint(url: str) -> Endpoint:
         raise SettingsError(f"the store URL has a query, which is not understood; {EXAMPLE}")
     database = parts.path.strip("/") or "0"
     if not database.isdigit():
-        raise SettingsError(f"what follows the host is not the number of a database; {EXAMPLE}")
+        raise SettingsError(f"what follows the host of the store is not the number of a database; {EXAMPLE}")
     return Endpoint(
         parts.hostname,
         port,
