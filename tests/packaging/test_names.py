@@ -33,7 +33,7 @@ def test_its_names_are_these(module: ModuleType) -> None:
 @MODULES
 def test_every_class_that_is_defined_or_shown_there_is_on_the_page(module: ModuleType) -> None:
     inside = {name for name, value in inspect.getmembers(module, inspect.isclass) if value.__module__ == "limen.errors"}
-    shown = {name for name in vars(module) if not name.startswith("_") and not inspect.ismodule(vars(module)[name])}
+    shown = {name for name in dir(module) if not name.startswith("_") and not inspect.ismodule(getattr(module, name))}
     assert (inside if module is limen.errors else shown) == set(PUBLIC[module])
 
 
