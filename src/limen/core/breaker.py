@@ -16,14 +16,12 @@ class Breaker:
 
     Args:
         misses_to_open: how many deadlines in a row, without a reply between them, open it.
-        in_time_s: how fast a probe must be answered to close it.
     """
 
-    __slots__ = ("_in_time_s", "_misses_to_open", "is_open", "opened")
+    __slots__ = ("_misses_to_open", "is_open", "opened")
 
-    def __init__(self, misses_to_open: int, in_time_s: float) -> None:
+    def __init__(self, misses_to_open: int) -> None:
         self._misses_to_open = misses_to_open
-        self._in_time_s = in_time_s
         self.is_open = True
         """A node is down until it has answered once."""
         self.opened = 0
@@ -40,7 +38,6 @@ class Breaker:
             self.is_open = True
             self.opened += 1
 
-    def probed(self, took_s: float) -> None:
-        """A probe was answered after `took_s` seconds."""
-        if took_s <= self._in_time_s:
-            self.is_open = False
+    def answered(self) -> None:
+        """A probe was answered in time."""
+        self.is_open = False

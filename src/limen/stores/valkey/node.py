@@ -45,7 +45,7 @@ class Node:
 
     def __init__(self, endpoint: Endpoint, deadline_s: float, on_connect: bytes) -> None:
         self.endpoint = endpoint
-        self.breaker = Breaker(MISSES_TO_OPEN, deadline_s)
+        self.breaker = Breaker(MISSES_TO_OPEN)
         self.connections = 0
         """How many connections were made."""
         self._deadline_s = deadline_s
@@ -131,23 +131,28 @@ class Node:
         self._hang_up()
 
     async def _probe(self) -> bool:
-        """Ask once whether the node is back; False when it should be connected anew."""
-        loop = asyncio.get_running_loop()
-        asked = loop.time()
+        """Ask whether the node is back: first at all, then in time. False when it should be connected anew."""
         try:
             reply = await self._ask_patiently(PING)
         except StoreError:
             return False
         if isinstance(reply, hiredis.ReplyError):
             self._last_error = f"{self.endpoint} answers: {reply}"
-        else:
-            self.breaker.probed(loop.time() - asked)
-        if self.breaker.is_open:
-            await asyncio.sleep(random.uniform(0.5, 1.5) * PROBE_PAUSE_S)
-        else:
+        elif await self._answers_in_time():
+            self.breaker.answered()
             self._up.set()
             log.info("%s answers", self.endpoint)
+            return True
+        await asyncio.sleep(random.uniform(0.5, 1.5) * PROBE_PAUSE_S)
         return True
+
+    async def _answers_in_time(self) -> bool:
+        """Whether it keeps the deadline of requests, which does not count the time that this process itself is busy."""
+        link = self._link
+        try:
+            return link is not None and not isinstance(await link.ask(PING), hiredis.ReplyError)
+        except StoreError:
+            return False
 
     async def _ask_patiently(self, command: bytes) -> Reply:
         """Ask with the patience of a probe: on an idle deadline of its own, not that of requests."""
