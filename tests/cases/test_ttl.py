@@ -54,15 +54,16 @@ async def test_TT_02_a_key_that_expires_between_any_two_calls(valkey_url: str) -
         opened = [AsyncLimiter(valkey_url, [rule], deadline_ms=20_000) for _ in range(4)]
         limiters = [await stack.enter_async_context(limiter) for limiter in opened]
         store = stack.enter_context(redis.Redis.from_url(valkey_url.replace("valkey", "redis")))
-        for _ in range(1000):
+        for at in range(1000):
             found = await asyncio.gather(*(limiter.check("acme", "r") for limiter in limiters))
             assert all(each.source == "store" for each in found)
             (key,) = store.keys("limen:*")
             assert store.pttl(key) > 0
             lost += max(each.remaining for each in found) == 999_999
             store.pexpire(key, 1)
-            await asyncio.sleep(0)
-    assert lost > 1
+            while at % 50 == 0 and store.exists(key):
+                await asyncio.sleep(0)
+    assert lost >= 20
 
 
 @valkey_only
