@@ -7,7 +7,10 @@ import contextlib
 import inspect
 import random
 import re
+import shutil
 import socket
+import tempfile
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from fractions import Fraction
