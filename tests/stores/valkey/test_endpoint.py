@@ -33,7 +33,7 @@ def test_spellings(url: str, endpoint: Endpoint) -> None:
         ("valkey://user:secret@host:99999", "no readable host and port"),
         ("valkey://user:secret@host/name", "is not the number of a database"),
         ("valkey://user:secret@host/0?x=1", "has a query"),
-        ("valkey+cluster://user:secret@a,b", "is not supported"),
+        ("valkey+cluster://user:secret@a,b", "not supported"),
         ("http://user:secret@host", "a store is memory://, valkey://"),
         ("memory", "a store is memory://"),
         ("", "a store is memory://"),
