@@ -163,8 +163,12 @@ def test_TT_13_what_a_gateway_knows_of_refusals_is_bounded_and_ends() -> None:
         (op,) = limiter._planned(f"{number}", "r", 1).ops
         denied.remember(op, 0, number)
         assert len(denied) <= 1000
-    assert denied.level(op, 10_000) is not None
-    assert denied.level(op, 1_010_000) is None
+    asked = ((op.identity, op.rule), op.limit, op.limit.token_ticks)
+    assert denied.level(*asked, 10_000) is not None
+    assert denied.level(*asked, 1_010_000) is None
+    for number in range(600):
+        denied.remember(limiter._planned(f"later-{number}", "r", 1).ops[0], 0, 2_000_000)
+    assert len(denied) == 600, "what has run out goes by and by"
 
 
 GARBAGE = [

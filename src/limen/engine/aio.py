@@ -91,6 +91,10 @@ class AsyncLimiter(Deciding):
 
     async def check(self, client: str, rule: str, cost: int = 1) -> Decision:
         """May `client` spend `cost` tokens under `rule` now? If so they are spent. A cost of 0 looks."""
+        if self._denied.entries:
+            refusal = self._refused_just_now(client, rule, cost)
+            if refusal is not None:
+                return refusal
         return await self._decide(self._planned(client, rule, cost))
 
     async def check_request(self, request: Request) -> Decision:

@@ -91,14 +91,33 @@ class Deciding:
         limit = op.limit
         if not limit.capacity:
             return conclude_banned(rule)
-        level = self._denied.level(op, now_us) if self._denied.entries else None
+        level = self._denied_level(op, now_us) if self._denied.entries else None
         return None if level is None else conclude_one(rule, limit, op.cost, level, "deny_cache")
+
+    def _refused_just_now(self, client: str, rule: str, cost: int) -> Decision | None:
+        """The refusal of a client that is over its limit, at the price of a dictionary: it may be asking very often."""
+        plain = self._plain.get(rule)
+        if plain is None or type(cost) is not int:
+            return None
+        found, limit = plain
+        asked_us = self._now_us()
+        level = self._denied.level(("client=" + client, rule), limit, cost * limit.token_ticks, asked_us)
+        if level is None:
+            return None
+        decision = conclude_one(found, limit, cost, level, "deny_cache")
+        if self._observer is not None:
+            self._observer.on_decision(decision, self._now_us() - asked_us)
+        return decision
+
+    def _denied_level(self, op: Op, now_us: int) -> int | None:
+        cost = op.cost * op.limit.token_ticks
+        return self._denied.level((op.identity, op.rule), op.limit, cost, now_us) if op.enforce else None
 
     def _refused_before(self, plan: Plan, now_us: int) -> Decision | None:
         """The refusal by buckets that cannot have filled up since they refused."""
         rules, ops, levels = [], [], []
         for rule, op in zip(plan.rules, plan.ops, strict=True):
-            level = self._denied.level(op, now_us) if op.enforce else None
+            level = self._denied_level(op, now_us)
             if level is not None:
                 rules.append(rule)
                 ops.append(op)

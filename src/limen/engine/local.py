@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
@@ -34,40 +35,42 @@ class DenyCache:
     is good for the very limit that refused; a changed rule brings a new one.
 
     Args:
-        max_entries: the most that are remembered; beyond it those with the shortest time left go.
+        max_entries: the most that are remembered; beyond it those with little time left go first.
     """
 
     LONGEST_US = 1_000_000
+    LOOKED_AT_PER_ENTRY = 2
+    LOOKED_AT_WHEN_FULL = 16
 
     def __init__(self, max_entries: int = 100_000) -> None:
-        self.entries: dict[Key, Refusal] = {}
+        self.entries: OrderedDict[Key, Refusal] = OrderedDict()
         self._max_entries = max_entries
 
     def __len__(self) -> int:
         return len(self.entries)
 
-    def level(self, op: Op, now_us: int) -> int | None:
-        """The most that the bucket can hold, when that is known to be less than `op` costs; else None."""
-        entry = self.entries.get((op.identity, op.rule))
+    def level(self, key: Key, limit: Limit, cost: int, now_us: int) -> int | None:
+        """The most that a bucket can hold, when that is known to be less than `cost` ticks; else None."""
+        entry = self.entries.get(key)
         if entry is None:
             return None
-        limit = entry.limit
-        if now_us >= entry.until_us or limit is not op.limit:
-            self.entries.pop((op.identity, op.rule), None)
+        if now_us >= entry.until_us or entry.limit is not limit:
+            self.entries.pop(key, None)
             return None
         level = entry.level + (now_us - entry.at_us) * limit.ticks_per_us
         if level > limit.full_ticks:
             level = limit.full_ticks
-        return level if level < op.cost * limit.token_ticks else None
+        return level if level < cost else None
 
     def remember(self, op: Op, level: int, asked_us: int) -> None:
         """Note that `op` was refused at `level`. `asked_us` is before the question left, so that waits never grow."""
         limit = op.limit
         missing = op.cost * limit.token_ticks - level
         wait_us = -(-missing // limit.ticks_per_us) if limit.ticks_per_us else self.LONGEST_US
-        if len(self.entries) >= self._max_entries:
-            self._make_room(asked_us)
-        self.entries[op.identity, op.rule] = Refusal(level, asked_us, asked_us + min(wait_us, self.LONGEST_US), limit)
+        key = (op.identity, op.rule)
+        self.entries.pop(key, None)
+        self._make_room(asked_us)
+        self.entries[key] = Refusal(level, asked_us, asked_us + min(wait_us, self.LONGEST_US), limit)
 
     def forget(self, identity: str, rule: str | None) -> None:
         """Forget one bucket, or all buckets of an identity."""
@@ -79,8 +82,15 @@ class DenyCache:
         self.entries.clear()
 
     def _make_room(self, now_us: int) -> None:
-        kept = sorted(self.entries.items(), key=lambda item: item[1].until_us)[self._max_entries // 10 :]
-        self.entries = {key: entry for key, entry in kept if entry.until_us > now_us}
+        """Drop what has run out, a few at a time, and in a full map the one of some old ones that ends first."""
+        for _ in range(min(self.LOOKED_AT_PER_ENTRY, len(self.entries))):
+            if next(iter(self.entries.values())).until_us <= now_us:
+                self.entries.popitem(last=False)
+        if len(self.entries) < self._max_entries:
+            return
+        oldest = [self.entries.popitem(last=False) for _ in range(min(self.LOOKED_AT_WHEN_FULL, len(self.entries)))]
+        freed = min(oldest, key=lambda item: item[1].until_us)
+        self.entries.update(item for item in oldest if item is not freed)
 
 
 class LocalShares:
