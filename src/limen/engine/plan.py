@@ -15,6 +15,9 @@ from limen.stores.base import Op
 
 __all__ = ["Plan", "find_rule", "plain_rules", "plan_check", "plan_request"]
 
+_new = tuple.__new__
+"""Makes a named tuple in half the time."""
+
 
 class Plan(NamedTuple):
     """The rules that apply and what each asks of the store, side by side."""
@@ -78,7 +81,9 @@ def plan_request(ruleset: RuleSet, request: Request) -> Plan:
         identity = rule.key(request, segments)
         if rule.rollout != 100 and not rule.covers_key(identity):
             continue
-        cost = rule.cost_of(request, segments) if rule.cost.special else rule.cost.default
+        cost, special = rule.cost
+        if special:
+            cost = rule.cost_of(request, segments)
         rules.append(rule)
-        ops.append(Op(identity, rule.id, rule.limit, cost, rule.mode == "enforce"))
-    return Plan(rules, ops)
+        ops.append(_new(Op, (identity, rule.id, rule.limit, cost, rule.mode == "enforce")))
+    return _new(Plan, (rules, ops))

@@ -43,7 +43,7 @@ def key_function(key_by: Sequence[str], pattern: PathPattern | None) -> KeyFunct
     if not key_by:
         return lambda request, segments: EVERYBODY
     if list(key_by) == ["client"]:
-        return lambda request, segments: _client(request)
+        return _client
     parts = [_part(name, pattern) for name in key_by]
     if len(parts) == 1:
         return parts[0]
@@ -88,7 +88,7 @@ def _ipv6_bits(part: str) -> int | None:
     return int(found[1]) if found and int(found[1]) <= 128 else None
 
 
-def _client(request: Request) -> str:
+def _client(request: Request, _: Sequence[str]) -> str:
     client = request.client
     return f"client={client}" if client else _address(request)
 

@@ -43,28 +43,40 @@ class AsyncValkeyStore:
         await self.node.close()
 
     async def take(self, ops: Sequence[Op]) -> Sequence[int]:
-        reply = await self._asked(self._commands.take(ops))
+        command, loads = self._commands.take(ops), self._loads
+        try:
+            reply = await self.node.ask(command)
+            if type(reply) is not int:
+                reply = await self._settled(command, reply, loads)
+        except StoreError as error:
+            self._count(error)
+            raise
         return (reply,) if type(reply) is int and reply >= 0 and len(ops) == 1 else parse_levels(reply, ops)
 
     async def reset(self, identity: str, rule: str | None) -> None:
-        await self._asked(self._commands.reset(identity, rule))
-
-    async def _asked(self, command: bytes) -> Reply:
-        loads = self._loads
+        command = self._commands.reset(identity, rule)
         try:
-            reply = await self.node.ask(command)
-            if type(reply) is int:
-                return reply
-            if isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOSCRIPT"):
-                self._load_script(loads)
-                reply = await self.node.ask(command)  # it was refused unread, so it was not counted
+            await self._settled(command, await self.node.ask(command), self._loads)
         except StoreError as error:
-            if error.kind == "timeout":
-                self.node.missed()
+            self._count(error)
             raise
+
+    async def _settled(self, command: bytes, reply: Reply, loads: int) -> Reply:
+        """The reply, once the server knows the script.
+
+        Args:
+            loads: `_loads` when the command was sent.
+        """
+        if isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOSCRIPT"):
+            self._load_script(loads)
+            reply = await self.node.ask(command)  # it was refused unread, so it was not counted
         if isinstance(reply, hiredis.ReplyError):
             raise StoreError(f"{self.node.endpoint} refused: {reply}", "refused")
         return reply
+
+    def _count(self, error: StoreError) -> None:
+        if error.kind == "timeout":
+            self.node.missed()
 
     def _load_script(self, loads_before: int) -> None:
         """Send the script, unless that was done since the refused question: many are refused at once."""

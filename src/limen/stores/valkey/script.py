@@ -13,6 +13,7 @@ from limen.stores.valkey.names import KEY_LENGTH, Names, field_of
 
 __all__ = ["PING", "Commands", "parse_levels", "take_script"]
 
+KEY_HEAD = b"\r\n$%d\r\n" % KEY_LENGTH
 PING = b"*1\r\n$4\r\nPING\r\n"
 MAX_FRAGMENTS = 50_000
 
@@ -33,8 +34,8 @@ class Commands:
         script = take_script() if script is None else script
         digest = sha1(script, usedforsecurity=False).hexdigest().encode()
         self._names = names
-        self._evalsha = [b"$7", b"EVALSHA", b"$40", digest]
-        self._one_op = b"\r\n".join([b"*11", *self._evalsha, b"$1", b"1", b"$%d" % KEY_LENGTH, b""])
+        self._evalsha = b"\r\n$7\r\nEVALSHA\r\n$40\r\n" + digest
+        self._one_op = b"*11" + self._evalsha + b"\r\n$1\r\n1" + KEY_HEAD
         self._fragments: dict[tuple[str, int, bool], tuple[Limit, bytes]] = {}
         self.load = _command(b"SCRIPT", b"LOAD", script)
 
@@ -52,14 +53,15 @@ class Commands:
 
     def _take_many(self, ops: Sequence[Op]) -> bytes:
         groups = grouped(ops)
-        parts = [*self._evalsha, *_bulk(b"%d" % len(groups))]
-        for identity in groups:
-            parts += _bulk(self._names.key(identity))
-        for members in groups.values():
-            parts += _bulk(b"%d" % len(members))
-            parts.append(b"".join(self._fragment(ops[index]) for index in members)[2:])
         count = 3 + 2 * len(groups) + 6 * len(ops)
-        return b"*%d\r\n" % count + b"\r\n".join(parts) + b"\r\n"
+        parts = [b"*%d" % count, self._evalsha, _bulk(b"%d" % len(groups))]
+        for identity in groups:
+            parts += (KEY_HEAD, self._names.key(identity))
+        for members in groups.values():
+            parts.append(_bulk(b"%d" % len(members)))
+            parts += [self._fragment(ops[index]) for index in members]
+        parts.append(b"\r\n")
+        return b"".join(parts)
 
     def _fragment(self, op: Op) -> bytes:
         """The arguments of one operation, each beginning with a line end."""
@@ -90,8 +92,10 @@ def parse_levels(reply: object, ops: Sequence[Op]) -> Sequence[int]:
     """
     if type(reply) is int:
         reply = [reply]
-    if type(reply) is not list or len(reply) != len(ops) or not all(type(each) is int and each >= 0 for each in reply):
+    if type(reply) is not list or len(reply) != len(ops) or not all(map(_is_level, reply)):
         raise StoreError(f"the store answered {reply!r:.100}, which is not a list of {len(ops)} levels", "refused")
+    if len(ops) <= 2:
+        return reply  # too few to be out of order
     order = [index for members in grouped(ops).values() for index in members]
     levels = [0] * len(ops)
     for index, level in zip(order, reply, strict=True):
@@ -104,14 +108,16 @@ def _arguments(op: Op) -> bytes:
     # One token more than the capacity is as impossible as any larger cost, and stays exact in the script.
     cost = min(op.cost, limit.capacity + 1) * limit.token_ticks
     numbers = (limit.token_ticks, limit.ticks_per_us, limit.full_ticks, cost, int(op.enforce))
-    parts = _bulk(field_of(op.rule))
-    for number in numbers:
-        parts += _bulk(b"%d" % number)
-    return b"\r\n" + b"\r\n".join(parts)
+    return _bulk(field_of(op.rule)) + b"".join(_bulk(b"%d" % number) for number in numbers)
 
 
-def _bulk(value: bytes) -> list[bytes]:
-    return [b"$%d" % len(value), value]
+def _is_level(value: object) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _bulk(value: bytes) -> bytes:
+    """An argument, beginning with a line end."""
+    return b"\r\n$%d\r\n%b" % (len(value), value)
 
 
 def _command(*words: bytes) -> bytes:
