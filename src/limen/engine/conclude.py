@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import inf
 
 from limen.core.decision import Decision, Reason, Source
 from limen.core.limit import Limit
-from limen.core.token_bucket import reset_after_us, retry_after_us
+from limen.core.token_bucket import retry_after_us
 from limen.engine.plan import Plan
 from limen.rules.model import Rule
 from limen.stores.base import Op
@@ -85,10 +86,23 @@ def conclude(
         return _denied(worst.rule, worst.limit, worst.op.cost, worst.level, source, degraded, shadow)
     shown = min(enforced, key=_Finding.nearness)
     rule, limit, left = shown.rule, shown.limit, shown.left if spend else shown.level
-    return Decision(
-        True, limit.capacity, left // limit.token_ticks, 0, _ms(limit.full_ticks - left, limit), rule.id,
-        "allowed", source, degraded, shadow, rule.policy,
-    )  # fmt: skip
+    reset_ms = _ms(limit.full_ticks - left, limit)
+    return _new(
+        Decision,
+        (
+            True,
+            limit.capacity,
+            left // limit.token_ticks,
+            0,
+            reset_ms,
+            rule.id,
+            "allowed",
+            source,
+            degraded,
+            shadow,
+            rule.policy,
+        ),
+    )
 
 
 class _Finding:
@@ -105,13 +119,13 @@ class _Finding:
 
     def wait(self) -> float:
         wait = retry_after_us(self.level, self.limit, self.op.cost)
-        return float("inf") if wait is None else wait
+        return inf if wait is None else wait
 
     def nearness(self) -> tuple[int, float]:
         """Whole tokens left, then how long until full: the smallest is nearest exhaustion."""
         limit, left = self.limit, self.left
-        reset = reset_after_us(left, limit)
-        return left // limit.token_ticks, -float("inf") if reset is None else -reset
+        per_us, missing = limit.ticks_per_us, limit.full_ticks - left
+        return left // limit.token_ticks, -missing // per_us if per_us else -inf if missing else 0
 
 
 def _would_have_denied(found: Iterable[_Finding]) -> tuple[str, ...]:

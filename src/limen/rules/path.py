@@ -15,7 +15,7 @@ from urllib.parse import unquote
 __all__ = ["canonical_path", "is_ambiguous", "segments_of"]
 
 PLAIN = re.compile(r"/|(?:/[^/.%;?#\\][^/%;?#\\]*+)++")
-"""A path that is canonical as it stands, as most are. The quantifiers never step back: the time grows with the length."""
+"""A path that is canonical as it stands, as most are. The quantifiers never step back: time grows with the length."""
 
 KEPT_ENCODED = str.maketrans({sign: f"%{ord(sign):02X}" for sign in "%;?#"})
 

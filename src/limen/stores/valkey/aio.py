@@ -54,9 +54,9 @@ class AsyncValkeyStore:
         return (reply,) if type(reply) is int and reply >= 0 and len(ops) == 1 else parse_levels(reply, ops)
 
     async def reset(self, identity: str, rule: str | None) -> None:
-        command = self._commands.reset(identity, rule)
+        command, loads = self._commands.reset(identity, rule), self._loads
         try:
-            await self._settled(command, await self.node.ask(command), self._loads)
+            await self._settled(command, await self.node.ask(command), loads)
         except StoreError as error:
             self._count(error)
             raise

@@ -54,11 +54,11 @@ class Commands:
     def _take_many(self, ops: Sequence[Op]) -> bytes:
         groups = grouped(ops)
         count = 3 + 2 * len(groups) + 6 * len(ops)
-        parts = [b"*%d" % count, self._evalsha, _bulk(b"%d" % len(groups))]
+        parts = [b"*%d" % count, self._evalsha, _number(len(groups))]
         for identity in groups:
             parts += (KEY_HEAD, self._names.key(identity))
         for members in groups.values():
-            parts.append(_bulk(b"%d" % len(members)))
+            parts.append(_number(len(members)))
             parts += [self._fragment(ops[index]) for index in members]
         parts.append(b"\r\n")
         return b"".join(parts)
@@ -108,11 +108,16 @@ def _arguments(op: Op) -> bytes:
     # One token more than the capacity is as impossible as any larger cost, and stays exact in the script.
     cost = min(op.cost, limit.capacity + 1) * limit.token_ticks
     numbers = (limit.token_ticks, limit.ticks_per_us, limit.full_ticks, cost, int(op.enforce))
-    return _bulk(field_of(op.rule)) + b"".join(_bulk(b"%d" % number) for number in numbers)
+    return _bulk(field_of(op.rule)) + b"".join(map(_number, numbers))
 
 
 def _is_level(value: object) -> bool:
     return type(value) is int and value >= 0
+
+
+def _number(value: int) -> bytes:
+    text = b"%d" % value
+    return b"\r\n$%d\r\n%b" % (len(text), text)
 
 
 def _bulk(value: bytes) -> bytes:
