@@ -41,7 +41,7 @@ def banner(gateway: str, admin: str, upstream: str, store: str) -> str:
         {"match": {}, "key_by": ["client"], "capacity": 100, "refill_per_sec": 50, "on_failure": "open"}
     )
     raised = (
-        f"curl -sS -X PUT -H 'Content-Type: application/json' -d '{change}' '{admin}/admin/rules/demo'"
+        f"curl -sS -w '\\n' -X PUT -H 'Content-Type: application/json' -d '{change}' '{admin}/admin/rules/demo'"
         f" --next -isS -H 'X-API-Key: {DEMO_KEY}' '{gateway}/hello'"
     )
     return f"""\
