@@ -279,7 +279,7 @@ def test_a_database_that_does_not_answer_is_3(run: Run, command: list[str], rule
         ["reset"],
         ["reset", "acme", "nothing", "--store", "memory://"],
         ["gateway"],
-        ["service", "--store", "memory://"],
+        ["service"],
     ],
     ids=" ".join,
 )

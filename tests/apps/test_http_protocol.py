@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from limen.apps import http_protocol
+from limen.apps import serving as serving_module
 from limen.apps.serving import bound, serving
 from limen.apps.settings import Listen
 from limen.errors import SettingsError
@@ -28,7 +29,8 @@ class Recorder:
         self.go_on = asyncio.Event()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "websocket":
+            await self._chat(receive, send)
             return
         self.seen.append(scope)
         if scope["path"] == "/held":
@@ -39,6 +41,12 @@ class Recorder:
         headers = [(b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
+
+    async def _chat(self, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        while (await receive())["type"] != "websocket.disconnect":
+            await send({"type": "websocket.send", "text": "hi"})
 
     async def _read(self, receive: Any) -> bool:
         body, more = b"", True
@@ -241,6 +249,45 @@ async def test_the_rest_of_an_answered_body_does_not_hold_the_connection(
     assert (await line.answer()).startswith(HEAD)
     line.send(b"x")
     assert await line.rest() == b""
+
+
+@pytest.fixture
+def brief_keep_alive(monkeypatch: pytest.MonkeyPatch) -> float:
+    """How many seconds a connection may rest between two requests, in this test."""
+    configure = serving_module._config
+
+    def configured(app: Any, listen: Listen) -> Any:
+        config = configure(app, listen)
+        config.timeout_keep_alive = 0.1  # type: ignore[assignment]
+        return config
+
+    monkeypatch.setattr(serving_module, "_config", configured)
+    return 0.1
+
+
+async def test_a_connection_that_rests_after_a_late_body_is_closed(brief_keep_alive: float, connect: Any) -> None:
+    line = await connect()
+    line.send(b"POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n")
+    assert (await line.answer()).startswith(HEAD)
+    line.send(b"abc")
+    assert await line.rest() == b""
+
+
+async def test_a_websocket_may_rest_longer_than_a_connection_between_requests(
+    brief_keep_alive: float, connect: Any
+) -> None:
+    line, other = await connect(), await connect()
+    line.send(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert (await line.answer()).startswith(HEAD)
+    line.send(
+        b"GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+        b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    )
+    assert (await line.reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101")
+    other.send(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert (await other.rest()).startswith(HEAD)  # and closed: that long has passed
+    line.send(b"\x81\x81\x00\x00\x00\x00x")
+    assert await line.reader.readexactly(4) == b"\x81\x02hi"
 
 
 async def test_an_answer_that_is_due_comes_before_the_end(connect: Any, app: Recorder, until: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
 from enum import Enum
@@ -27,6 +28,8 @@ except ImportError as error:
 
 __all__ = ["admin_app"]
 
+BODY_SECONDS = 10.0
+"""The longest that a request body may take to arrive."""
 BEARER = HTTPBearer(auto_error=False, description="the admin token of the deployment")
 
 
@@ -149,17 +152,32 @@ def _router(routes: _Routes) -> APIRouter:
 
 async def _json(request: Request, otherwise: object = None) -> Any:
     """The body as JSON; `otherwise` when there is none and that is given."""
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_BYTES:
-            raise HTTPException(413, f"The body is larger than {MAX_BYTES >> 20} MiB.")
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            body = await _body(request)
+    except TimeoutError as error:
+        raise HTTPException(408, f"The body was not complete after {BODY_SECONDS:g} seconds.") from error
     if not body and otherwise is not None:
         return otherwise
     try:
-        return json_from_text(bytes(body))
+        return json_from_text(body)
     except UsageError as error:
         raise HTTPException(400, f"The body cannot be used: {error}.") from error
+
+
+async def _body(request: Request) -> bytes:
+    announced = request.headers.get("content-length", "")
+    size = int(announced[:20]) if announced.isdecimal() else 0
+    body = bytearray()
+    if size <= MAX_BYTES:
+        async for chunk in request.stream():
+            body += chunk
+            size = len(body)
+            if size > MAX_BYTES:
+                break
+    if size > MAX_BYTES:
+        raise HTTPException(413, f"The body is larger than {MAX_BYTES >> 20} MiB.")
+    return bytes(body)
 
 
 def _etag(version: int) -> dict[str, str]:
