@@ -21,12 +21,26 @@ from limen import AsyncLimiter, Rule
 
 __all__ = ["hang"]
 
-TASKS = 64
 HANG_S = 2.5
 BACK_S = 20.0
 """How long to wait for the first decision of a store that is back."""
 TICK_S = 0.001
-PAUSES_S = {"64 tasks, no pause": 0.0, "64 tasks, a check every 10 ms": 0.01}
+NEWEST = 256
+"""How many of the last decisions are searched for one of the store."""
+
+
+class Way(NamedTuple):
+    """How the store is asked: so many tasks, each with a pause after every check."""
+
+    tasks: int
+    pause_s: float
+
+
+WAYS = {
+    "8 tasks, a check every ms": Way(8, 0.001),
+    "64 tasks, a check every 10 ms": Way(64, 0.01),
+    "64 tasks, no pause": Way(64, 0.0),
+}
 
 
 class Seen(NamedTuple):
@@ -60,38 +74,38 @@ class Log:
 def hang(settings: Settings) -> dict[str, Any]:
     """Stop and continue a store, `settings.rounds` times for each way of asking."""
     hang_s = HANG_S if settings.seconds >= 0.1 else 0.2
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in PAUSES_S}
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in WAYS}
     for _ in range(settings.rounds):
-        for name, pause_s in PAUSES_S.items():
+        for name, way in WAYS.items():
             with valkey() as server:
                 machine = machine_facts(server)
-                found[name].append(asyncio.run(_hang(server, pause_s, hang_s)))
+                found[name].append(asyncio.run(_hang(server, way, hang_s)))
     rows = [
         {"name": name, **{key: spread([run[key] for run in runs])._asdict() for key in runs[0]}}
         for name, runs in found.items()
     ]
-    settled = {"rounds": settings.rounds, "tasks": TASKS, "hang_s": hang_s, "deadline_ms": 5.0}
+    settled = {"rounds": settings.rounds, "hang_s": hang_s, "deadline_ms": 5.0}
     return {"benchmark": "hang", "machine": machine, "settings": settled, "rows": rows}
 
 
-async def _hang(server: Any, pause_s: float, hang_s: float) -> dict[str, float]:
+async def _hang(server: Any, way: Way, hang_s: float) -> dict[str, float]:
     with server.client() as client:
         before = work_of(client).connections
         async with AsyncLimiter(
             f"valkey://127.0.0.1:{server.port}", rules=[Rule("big", limit="1000000/minute")]
         ) as limiter:
-            stopped, continued, log = await _disturbed(limiter, server._process, pause_s, hang_s)
+            stopped, continued, log = await _disturbed(limiter, server._process, way, hang_s)
         connections = work_of(client).connections - before
     return _summary(log, stopped, continued) | {"connections": connections}
 
 
-async def _disturbed(limiter: AsyncLimiter, process: Any, pause_s: float, hang_s: float) -> tuple[float, float, Log]:
+async def _disturbed(limiter: AsyncLimiter, process: Any, way: Way, hang_s: float) -> tuple[float, float, Log]:
     """Let the tasks run, stop the store, continue it, and wait until it decides again."""
     log = Log()
     async with asyncio.TaskGroup() as group:
         group.create_task(log.tick())
-        for number in range(TASKS):
-            group.create_task(log.ask(limiter, f"client-{number}", pause_s))
+        for number in range(way.tasks):
+            group.create_task(log.ask(limiter, f"client-{number}", way.pause_s))
         try:
             await _until(lambda: _from_store(log, 0.0) is not None)
             await asyncio.sleep(min(0.2, hang_s))
@@ -125,7 +139,7 @@ def _summary(log: Log, stopped: float, continued: float) -> dict[str, float]:
 
 def _from_store(log: Log, after: float) -> Seen | None:
     """The last few decisions hold the newest one of the store; None when it began before `after`."""
-    found = [each for each in log.seen[-4 * TASKS :] if each.source == "store" and each.began > after]
+    found = [each for each in log.seen[-NEWEST:] if each.source == "store" and each.began > after]
     return min(found, default=None)
 
 

@@ -40,8 +40,3 @@ def test_a_directory_knows_nobody_by_a_wrong_key_or_by_a_stored_hash() -> None:
     directory = Directory([StoredClient("acme", "gold", (digest,), 1)], SECRET)
     assert [directory.find(key) for key in ("acme-2", "", digest, "\udcff")] == [None] * 4
     assert Directory().find("acme-1") is None
-
-
-def test_a_directory_knows_plans_by_client() -> None:
-    directory = Directory([StoredClient("acme", "gold", (), 1), StoredClient("solo", None, (), 1)], SECRET)
-    assert [directory.plan_of(client) for client in ("acme", "solo", "nobody")] == ["gold", None, None]

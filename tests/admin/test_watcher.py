@@ -10,7 +10,7 @@ from limen.admin.directory import Directory
 from limen.admin.records import Snapshot
 from limen.admin.repository import Repository
 from limen.admin.stored_rules import text_of
-from limen.admin.watcher import Watcher
+from limen.admin.watcher import RulesDatabase, Watcher
 from limen.errors import LimenError, RuleError, RulesUnavailable
 from limen.rules.ruleset import RuleSet
 
@@ -23,7 +23,7 @@ MATCH = {"path": "/v1/**"}
 class Process:
     """What a watcher keeps up to date."""
 
-    def __init__(self, repository: Repository, interval_s: float = 0.01) -> None:
+    def __init__(self, repository: RulesDatabase, interval_s: float = 0.01) -> None:
         self.rulesets: list[RuleSet] = []
         self.directory = Directory()
         self.errors: list[Exception] = []
@@ -290,3 +290,40 @@ async def test_a_use_that_fails_is_reported_and_tried_again(repository: Reposito
         await watcher.first_load(10)
     assert [str(error) for error in errors] == ["not now"]
     assert len(used) == 2
+
+
+class Slow:
+    """The database of a process whose first snapshot takes its time to arrive."""
+
+    def __init__(self, repository: Repository) -> None:
+        self._repository = repository
+        self.read = asyncio.Event()
+        self.arrive = asyncio.Event()
+
+    async def revision(self) -> int:
+        return await self._repository.revision()
+
+    async def secret(self) -> bytes:
+        return await self._repository.secret()
+
+    async def snapshot(self) -> Snapshot:
+        snapshot = await self._repository.snapshot()
+        if not self.read.is_set():
+            self.read.set()
+            await self.arrive.wait()
+        return snapshot
+
+
+async def test_an_older_state_that_arrives_late_never_replaces_a_newer_one(repository: Repository) -> None:
+    await put(repository, "a", 10)
+    database = Slow(repository)
+    process = Process(database)
+    old = asyncio.create_task(process.watcher.load_now())
+    await database.read.wait()
+    await put(repository, "a", 20)
+    new = asyncio.create_task(process.watcher.load_now())
+    await asyncio.wait([new], timeout=0.3)  # time to overtake, for a watcher that would let it
+    database.arrive.set()
+    await asyncio.gather(old, new)
+    assert process.limits == {"a": 20}
+    assert process.watcher.revision == await repository.revision()

@@ -390,3 +390,14 @@ def test_wrong_values_name_where_they_come_from(run: Run, tmp_path: Path, monkey
     refused(run(*GATEWAY), "limen.toml", "many")
     monkeypatch.setenv("LIMEN_GATEWAYS", "some")
     refused(run(*GATEWAY), "LIMEN_GATEWAYS", "some")
+
+
+@pytest.mark.parametrize("key", ["trusted_proxi", "rules", "Store"])
+def test_a_setting_that_the_file_cannot_have_is_named(tmp_path: Path, run: Run, key: str) -> None:
+    (tmp_path / "limen.toml").write_text(f'{key} = "10.0.0.0/8"\n')
+    refused(run("check", "acme", "search", "--store", "memory://"), "limen.toml", repr(key), "trusted_proxy")
+
+
+def test_a_setting_of_another_command_is_no_mistake(tmp_path: Path, rules: Path, run: Run) -> None:
+    (tmp_path / "limen.toml").write_text('ops-port = 8081\nupstream = "http://127.0.0.1:1"\n')
+    assert run("check", "acme", "search", "--store", "memory://").status == 0

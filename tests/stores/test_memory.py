@@ -10,6 +10,7 @@ import pytest
 
 from limen.core.limit import Limit
 from limen.engine.limiter import Limiter
+from limen.errors import UsageError
 from limen.rules.model import Rule
 from limen.stores.base import Op
 from limen.stores.memory import TIDY_FROM, MemoryStore
@@ -141,3 +142,8 @@ def test_closing_forgets_everything() -> None:
     with Limiter(rules=[Rule("r", limit="1/hour")], clock=ManualClock()) as limiter:
         limiter.check("acme", "r")
     assert limiter.check("acme", "r").allowed
+
+
+def test_a_store_with_room_for_nobody_is_refused() -> None:
+    with pytest.raises(UsageError, match="at least 1"):
+        MemoryStore(lambda: 0, max_buckets=0)

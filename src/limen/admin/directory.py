@@ -37,24 +37,20 @@ class Directory:
         secret: what the hashes of their API keys are keyed with.
     """
 
-    __slots__ = ("_by_digest", "_plans", "_secret")
+    __slots__ = ("_by_digest", "_clients", "_secret")
 
     def __init__(self, clients: Iterable[Client] = (), secret: bytes = b"") -> None:
         self._secret = secret
         self._by_digest: dict[str, ClientRecord] = {}
-        self._plans: dict[str, str | None] = {}
+        self._clients = 0
         for client in clients:
             record = ClientRecord(client.client, client.plan)
-            self._plans[client.client] = client.plan
+            self._clients += 1
             self._by_digest.update(dict.fromkeys(client.digests, record))
 
     def __len__(self) -> int:
-        return len(self._plans)
+        return self._clients
 
     def find(self, api_key: str) -> ClientRecord | None:
         """Whose key this is; None when it is nobody's."""
         return self._by_digest.get(api_key_digest(api_key, self._secret))
-
-    def plan_of(self, client: str) -> str | None:
-        """The plan of a client; None when it has none or is not known."""
-        return self._plans.get(client)

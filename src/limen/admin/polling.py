@@ -47,6 +47,7 @@ class Poller(ABC, Generic[Mark]):
         self._mark: Mark | None = None
         self._poked = asyncio.Event()
         self._loaded = asyncio.Event()
+        self._loading = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self.last_error: Exception | None = None
         self.last_reload: float | None = None
@@ -100,9 +101,10 @@ class Poller(ABC, Generic[Mark]):
         Raises:
             LimenError: what went wrong; the last good state stays in force.
         """
-        self._mark = await self.load()
-        self.last_reload = self._now()
-        self._loaded.set()
+        async with self._loading:  # an older state that is still being loaded must not come in after a newer one
+            self._mark = await self.load()
+            self.last_reload = self._now()
+            self._loaded.set()
 
     async def _run(self) -> None:
         while True:

@@ -100,7 +100,7 @@ class Backend:
 
     def render_metrics(self) -> tuple[bytes, str]:
         """What Prometheus scrapes."""
-        self.metrics.breaker_state("open" if self.limiter.store_state == "down" else "closed")
+        self.metrics.breaker_state(self.limiter.store_state == "down")
         return self.metrics.render(), self.metrics.content_type
 
     def _use_rules(self, ruleset: RuleSet) -> None:

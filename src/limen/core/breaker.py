@@ -18,14 +18,12 @@ class Breaker:
         misses_to_open: how many deadlines in a row, without a reply between them, open it.
     """
 
-    __slots__ = ("_misses_to_open", "is_open", "opened")
+    __slots__ = ("_misses_to_open", "is_open")
 
     def __init__(self, misses_to_open: int) -> None:
         self._misses_to_open = misses_to_open
         self.is_open = True
         """A node is down until it has answered once."""
-        self.opened = 0
-        """How often it has opened."""
 
     def missed(self, misses: int) -> None:
         """`misses` deadlines have passed in a row."""
@@ -34,9 +32,7 @@ class Breaker:
 
     def lost(self) -> None:
         """The connection is gone."""
-        if not self.is_open:
-            self.is_open = True
-            self.opened += 1
+        self.is_open = True
 
     def answered(self) -> None:
         """A probe was answered in time."""

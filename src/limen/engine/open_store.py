@@ -9,6 +9,7 @@ from limen.stores.memory import AsyncMemoryStore, MemoryStore
 
 __all__ = ["open_store"]
 
+SHORTEST_DEADLINE_MS, LONGEST_DEADLINE_MS = 0.5, 60_000
 LATER = ("valkey+cluster", "redis+cluster", "valkey+sentinel", "redis+sentinel")
 
 
@@ -16,8 +17,11 @@ def open_store(url: str, clock: Clock, secret: str | bytes | None, deadline_ms: 
     """The store behind a URL, not yet connected.
 
     Raises:
-        SettingsError: not a store URL; the message says what one looks like.
+        SettingsError: not a store URL, or not a deadline; the message says what one looks like.
     """
+    if not SHORTEST_DEADLINE_MS <= deadline_ms <= LONGEST_DEADLINE_MS:
+        range_ms = f"{SHORTEST_DEADLINE_MS} to {LONGEST_DEADLINE_MS}"
+        raise SettingsError(f"deadline_ms must be a number of milliseconds from {range_ms}, not {deadline_ms!r}")
     scheme = url.partition("://")[0]
     if url == "memory://":
         return AsyncMemoryStore(MemoryStore(clock.now_us))

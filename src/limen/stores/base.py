@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from limen.core.limit import Limit
 
-__all__ = ["AsyncStore", "Op", "Store"]
+__all__ = ["AsyncStore", "Op"]
 
 
 class Op(NamedTuple):
@@ -28,24 +28,8 @@ class Op(NamedTuple):
     """False: take when all enforced operations pass and the tokens are there, but stop nobody."""
 
 
-class Store(Protocol):
-    """A store for callers that block."""
-
-    def take(self, ops: Sequence[Op]) -> Sequence[int]:
-        """Decide and take in one step; the levels before it, in ticks, in the order of `ops`.
-
-        Raises:
-            StoreError: nothing is known about what was taken; the caller must not ask again.
-        """
-
-    def reset(self, identity: str, rule: str | None) -> None:
-        """Forget one bucket, or all buckets of an identity: they are full again."""
-
-    def close(self) -> None: ...
-
-
 class AsyncStore(Protocol):
-    """The same for coroutines."""
+    """Where buckets are kept, for coroutines."""
 
     @property
     def state(self) -> str:
@@ -54,8 +38,14 @@ class AsyncStore(Protocol):
     async def start(self) -> None:
         """Begin to connect. Returns when connected or after a moment; never fails because the store is away."""
 
-    async def take(self, ops: Sequence[Op]) -> Sequence[int]: ...
+    async def take(self, ops: Sequence[Op]) -> Sequence[int]:
+        """Decide and take in one step; the levels before it, in ticks, in the order of `ops`.
 
-    async def reset(self, identity: str, rule: str | None) -> None: ...
+        Raises:
+            StoreError: nothing is known about what was taken; the caller must not ask again.
+        """
+
+    async def reset(self, identity: str, rule: str | None) -> None:
+        """Forget one bucket, or all buckets of an identity: they are full again."""
 
     async def close(self) -> None: ...

@@ -15,6 +15,7 @@ from threading import Lock
 
 from limen.core.limit import Limit
 from limen.core.token_bucket import NEVER_REFILLS_TTL_MS, level_of, settle
+from limen.errors import UsageError
 from limen.stores.base import Op
 
 __all__ = ["DEFAULT_MAX_BUCKETS", "AsyncMemoryStore", "MemoryStore"]
@@ -46,9 +47,14 @@ class MemoryStore:
     Args:
         now_us: the clock, in microseconds; read once for each `take`, under the lock.
         max_buckets: the most that are remembered.
+
+    Raises:
+        UsageError: there would be room for none.
     """
 
     def __init__(self, now_us: Callable[[], int], max_buckets: int = DEFAULT_MAX_BUCKETS) -> None:
+        if max_buckets < 1:
+            raise UsageError(f"max_buckets must be at least 1, not {max_buckets}")
         self._now_us = now_us
         self._max_buckets = max_buckets
         self._cells: OrderedDict[Key, Cell] = OrderedDict()

@@ -72,13 +72,13 @@ def test_store_breaker_and_rules_are_shown() -> None:
     observer = PrometheusObserver()
     observer.on_store_error("timeout")
     observer.on_store_error("down", "7")
-    observer.breaker_state("open")
+    observer.breaker_state(True)
     observer.rules_loaded(12, 1_800_000_000.0)
     observer.rules_refused()
     found = samples(observer)
     assert found["limen_store_errors_total", ("timeout", "0")] == 1
     assert found["limen_store_errors_total", ("down", "7")] == 1
-    assert found["limen_breaker_state", ("0",)] == 2
+    assert found["limen_breaker_state", ("0",)] == 1
     assert found["limen_rules_revision", ()] == 12
     assert found["limen_rules_last_reload_timestamp_seconds", ()] == 1_800_000_000
     assert found["limen_rules_load_errors_total", ()] == 1

@@ -49,3 +49,9 @@ def test_a_server_is_shown_without_its_password() -> None:
     endpoint = parse_endpoint("valkeys://user:secret@host:1/2")
     assert str(endpoint) == "valkeys://host:1/2"
     assert "secret" not in repr(endpoint)
+
+
+@pytest.mark.parametrize("deadline_ms", [0, -1, 0.4, 60_001, float("nan"), float("inf")])
+def test_a_deadline_that_cannot_be_kept_or_never_ends_is_refused(deadline_ms: float) -> None:
+    with pytest.raises(SettingsError, match="deadline_ms must be"):
+        AsyncLimiter("memory://", deadline_ms=deadline_ms)

@@ -20,8 +20,6 @@ SECONDS = (
 NO_RULE = "-"
 """Label of decisions that no rule had a part in; no rule can have this id."""
 
-BREAKER_STATES = {"closed": 0, "half_open": 1, "open": 2}
-
 
 class PrometheusObserver:
     """An observer with its own registry.
@@ -31,7 +29,7 @@ class PrometheusObserver:
     - `limen_decisions_total{rule,outcome,source}`: outcome is `allowed`, `denied`, `unavailable` (503), or
       `shadow_denied`, counted besides, for a rule in shadow mode that would have denied.
     - `limen_decision_duration_seconds`
-    - `limen_store_errors_total{shard,kind}`, `limen_breaker_state{shard}`: 0 closed, 1 half open, 2 open
+    - `limen_store_errors_total{shard,kind}`, `limen_breaker_state{shard}`: 0 closed, 1 open
     - `limen_degraded{rule}`: 1 while the last decision of the rule was made without the store
     - `limen_rules_revision`, `limen_rules_last_reload_timestamp_seconds`, `limen_rules_load_errors_total`
     """
@@ -47,7 +45,7 @@ class PrometheusObserver:
         self._store_errors = Counter(
             "limen_store_errors", "Questions that the store did not answer.", ("shard", "kind"), registry=registry
         )
-        self._breaker = Gauge("limen_breaker_state", "0 closed, 1 half open, 2 open.", ("shard",), registry=registry)
+        self._breaker = Gauge("limen_breaker_state", "0 closed, 1 open.", ("shard",), registry=registry)
         self._degraded = Gauge("limen_degraded", "1 while the rule is decided locally.", ("rule",), registry=registry)
         self._revision = Gauge("limen_rules_revision", "Revision of the rules in force.", registry=registry)
         self._reloaded = Gauge(
@@ -74,9 +72,9 @@ class PrometheusObserver:
         """Count a question that the store did not answer."""
         self._store_errors.labels(shard, kind).inc()
 
-    def breaker_state(self, state: str, shard: str = "0") -> None:
-        """Show the breaker of a shard as `closed`, `half_open` or `open`."""
-        self._breaker.labels(shard).set(BREAKER_STATES[state])
+    def breaker_state(self, is_open: bool, shard: str = "0") -> None:
+        """Show whether a shard is decided without its store."""
+        self._breaker.labels(shard).set(is_open)
 
     def rules_loaded(self, revision: int, unix_s: float) -> None:
         """Show that these rules are in force since `unix_s`."""

@@ -32,10 +32,28 @@ class _File(Toml):
 
     def _load_config(self, path: Path) -> dict[str, Any]:
         try:
-            return super()._load_config(path)
+            found = super()._load_config(path)
         except ValueError as error:
             raise CycloptsError(msg=f"{path.name}: {error}") from error
+        unknown = sorted(key for key in found if key.replace("-", "_") not in _settings())
+        if unknown:
+            known = ", ".join(sorted(_settings()))
+            raise CycloptsError(msg=f"{path.name}: {unknown[0]!r} is no setting here; there are {known}")
+        return found
 
+
+def _settings() -> set[str]:
+    """What some command can be told. A name that is a command's as well cannot stand in the file."""
+    names = {
+        name for command in COMMANDS for each in app[command].assemble_argument_collection() for name in each.names
+    }
+    options = {
+        name[2:].replace("-", "_") for name in names if name.startswith("--") and not name.startswith("--empty-")
+    }
+    return options - set(app)
+
+
+COMMANDS = ("up", "gateway", "service", "check", "reset")
 
 app = App(
     name="limen",
