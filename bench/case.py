@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 __all__ = ["Case", "Measured", "Names", "Spend", "fresh_clients", "known_clients", "missing"]
 
-Spend = Callable[[Sequence[str]], Awaitable[object]]
+Spend = Callable[[Sequence[str]], Awaitable[Any]]
 """Checks once for each of some clients, one after the other. The loop is inside, so that it costs all cases alike."""
 
 Names = Callable[[int], list[str]]
@@ -39,6 +39,9 @@ class Case:
         name: unique in its group, together with `loop`.
         open: from the URL of a store to something to spend with, for the length of a block.
         needs: the module without which it is left out.
+        hindered: says why it cannot run here, if so.
+        outside: another process does the work. It gets all names at once, sees to `in_flight` itself, and what its
+            `Spend` returns are the CPU seconds of that process.
         loop: the event loop that it runs on, `asyncio` or `uvloop`.
         in_flight: how many tasks check at once.
         names: who checks.
@@ -51,6 +54,8 @@ class Case:
     loop: str = "asyncio"
     in_flight: int = 1
     names: Names = known_clients
+    hindered: Callable[[], str | None] = lambda: None
+    outside: bool = False
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -68,6 +73,7 @@ class Measured(NamedTuple):
 
 
 def missing(case: Case) -> str | None:
-    """The module that a case needs and that is not installed."""
+    """Why a case cannot be measured here, if so."""
     wanted = (case.needs, "uvloop" if case.loop == "uvloop" else None)
-    return next((module for module in wanted if module and find_spec(module) is None), None)
+    absent = next((module for module in wanted if module and find_spec(module) is None), None)
+    return f"{absent} is not installed" if absent else case.hindered()

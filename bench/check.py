@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from functools import partial
 from itertools import cycle, islice
-from typing import Any, NamedTuple
+from typing import Any
 
-from bench import limen_cases, memory_peers, store_peers
+from bench import limen_cases, memory_peers, node_peers, store_peers, sync_peers
 from bench.case import Case, Measured, fresh_clients, missing
+from bench.goals import Goal, ratio_found
 from bench.machine import machine_facts
 from bench.measure import measure_rounds
 from bench.numbers import cpu_us, per_second, ratio, spread, store_calls, store_us, wall_us
@@ -20,6 +21,7 @@ __all__ = ["check"]
 IN_FLIGHT = 64
 STORE = partial(Case, "store", in_flight=IN_FLIGHT)
 MEMORY = partial(Case, "memory")
+SYNC = partial(Case, "sync")
 HOT = [f"hot-{number}" for number in range(16)]
 
 
@@ -37,6 +39,13 @@ CASES = [
     STORE("limits fixed window", store_peers.limits_redis, needs="limits"),
     STORE("throttled-py token bucket", store_peers.throttled_redis, needs="throttled"),
     STORE("redis-py, classic script alone", store_peers.redis_py_script, needs="redis"),
+    STORE("valkey-glide, classic script alone", store_peers.glide_script, needs="glide"),
+    STORE(
+        "rate-limiter-flexible on Node",
+        node_peers.rate_limiter_flexible,
+        hindered=node_peers.missing_node,
+        outside=True,
+    ),
     STORE("floor: return 1 on our link", store_peers.return_one),
     STORE("limen check", limen_cases.check, loop="uvloop"),
     STORE("limen check_request, 200 rules", limen_cases.check_request, loop="uvloop"),
@@ -51,67 +60,56 @@ CASES = [
     MEMORY("aiolimiter, one bucket", memory_peers.aiolimiter_bucket, needs="aiolimiter"),
     MEMORY("floor: dict + GCRA by hand", memory_peers.gcra_by_hand),
     MEMORY("floor: clock read", memory_peers.clock_read),
+    SYNC("limen check", sync_peers.limen_sync, needs="bench.sync_cases"),
+    SYNC("redis-py, the same script", sync_peers.redis_py),
+    SYNC("floor: hiredis by hand", sync_peers.hiredis_by_hand),
 ]
 
 
-class Goal(NamedTuple):
-    """A ratio that was promised: `of` of one case by that of another."""
-
-    id: str
-    group: str
-    upper: str
-    lower: str
-    of: Any
-    wanted: float
-    at_least: bool = True
+def _goal(
+    name: str, group: str, upper: str, lower: str, of: Callable[[Measured], float], wanted: float, at_least: bool = True
+) -> Goal:
+    words = f"{of.__name__} of {upper} / {lower}"
+    return Goal(name, words, (group, upper, "asyncio"), (group, lower, "asyncio"), of, wanted, at_least)
 
 
 GOALS = [
-    Goal("P1 check", "store", "limits fixed window", "limen check", cpu_us, 8),
-    Goal("P1 request", "store", "limen check_request, 200 rules", "limen check", cpu_us, 1.6, at_least=False),
-    Goal("P2", "store", "limen check", "limits fixed window", per_second, 4),
-    Goal("P5", "memory", "limits fixed window", "limen check", cpu_us, 2.8),
-    Goal("P6", "memory", "limen denial, deny cache", "limen check", cpu_us, 1.1, at_least=False),
+    _goal("P1 check", "store", "limits fixed window", "limen check", cpu_us, 8),
+    _goal("P1 request", "store", "limen check_request, 200 rules", "limen check", cpu_us, 1.6, at_least=False),
+    _goal("P2", "store", "limen check", "limits fixed window", per_second, 4),
+    _goal("P5", "memory", "limits fixed window", "limen check", cpu_us, 2.8),
+    _goal("P6", "memory", "limen denial, deny cache", "limen check", cpu_us, 1.1, at_least=False),
+    _goal("P13", "sync", "limen check", "floor: hiredis by hand", wall_us, 1.3, at_least=False),
 ]
 
 
 def check(settings: Settings) -> dict[str, Any]:
     """Measure every case that can run here; the report as JSON values."""
-    absent = {case.key: module for case in CASES if (module := missing(case))}
+    absent = {case.key: why for case in CASES if (why := missing(case))}
     cases = [case for case in CASES if case.key not in absent]
     with valkey() as server:
         results = measure_rounds(cases, server, settings.rounds, settings.seconds)
         machine = machine_facts(server)
+    machine["versions"] |= node_peers.versions()
     return {
         "benchmark": "check",
         "machine": machine,
         "settings": {"rounds": settings.rounds, "seconds": settings.seconds, "in_flight": IN_FLIGHT},
         "rows": [_row(case, results) for case in cases],
         "skipped": [
-            {"group": group, "name": name, "loop": loop, "why": f"{module} is not installed"}
-            for (group, name, loop), module in absent.items()
+            {"group": group, "name": name, "loop": loop, "why": why} for (group, name, loop), why in absent.items()
         ],
-        "goals": [found for goal in GOALS if (found := _goal(goal, results))],
+        "goals": [found for goal in GOALS if (found := ratio_found(goal, results))],
     }
 
 
 def _row(case: Case, results: dict[tuple[str, str, str], list[Measured]]) -> dict[str, Any]:
     runs = results[case.key]
-    ours = results[case.group, "limen check", "asyncio"]
-    row: dict[str, Any] = {"group": case.group, "name": case.name, "loop": case.loop, "in_flight": case.in_flight}
+    ours = results.get((case.group, "limen check", "asyncio"))
+    row: dict[str, Any] = {"group": case.group, "name": case.name, "in_flight": case.in_flight}
+    row["loop"] = "" if case.outside else case.loop
     row |= {of.__name__: spread([of(run) for run in runs])._asdict() for of in (cpu_us, wall_us, per_second)}
     row |= {of.__name__: spread([of(run) for run in runs])._asdict() for of in (store_us, store_calls)}
-    row["cpu_by_limen_check"] = ratio(runs, ours, cpu_us)._asdict()
+    row["cpu_by_limen_check"] = ratio(runs, ours, cpu_us)._asdict() if ours else None
     row["checks"] = sum(run.checks for run in runs)
     return row
-
-
-def _goal(goal: Goal, results: dict[tuple[str, str, str], Sequence[Measured]]) -> dict[str, Any] | None:
-    upper, lower = (results.get((goal.group, name, "asyncio")) for name in (goal.upper, goal.lower))
-    if upper is None or lower is None:
-        return None
-    found = ratio(upper, lower, goal.of)
-    met = found.median >= goal.wanted if goal.at_least else found.median <= goal.wanted
-    words = f"{goal.of.__name__} of {goal.upper} / {goal.lower}"
-    wanted = f"{'≥' if goal.at_least else '≤'} {goal.wanted:g}"
-    return {"id": goal.id, "ratio": words, "found": found._asdict(), "wanted": wanted, "met": met}

@@ -94,7 +94,7 @@ async def _hang(server: Any, way: Way, hang_s: float) -> dict[str, float]:
         async with AsyncLimiter(
             f"valkey://127.0.0.1:{server.port}", rules=[Rule("big", limit="1000000/minute")]
         ) as limiter:
-            stopped, continued, log = await _disturbed(limiter, server._process, way, hang_s)
+            stopped, continued, log = await _disturbed(limiter, server.process, way, hang_s)
         connections = work_of(client).connections - before
     return _summary(log, stopped, continued) | {"connections": connections}
 

@@ -11,12 +11,12 @@ __all__ = ["machine_facts"]
 
 PACKAGES = (
     "limen", "hiredis", "redis", "uvloop", "prometheus-client",
-    "limits", "throttled-py", "pyrate-limiter", "aiolimiter",
+    "limits", "throttled-py", "pyrate-limiter", "aiolimiter", "valkey-glide",
 )  # fmt: skip
 
 
 def machine_facts(server: Any = None) -> dict[str, Any]:
-    """The machine, and every version that matters. `server` is a running `ValkeyServer`."""
+    """The machine, and every version that matters. `server` is a running server."""
     facts: dict[str, Any] = {
         "cpus": os.cpu_count(),
         "load": round(os.getloadavg()[0], 2),

@@ -9,13 +9,19 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bench.case import Case, Measured, Spend
+from bench.case import KNOWN_CLIENTS, Case, Measured, Spend
 from bench.server import Work, work_of
 
 __all__ = ["measure_rounds"]
 
-WARM_UP = 10
-"""Checks of each task before anything is measured."""
+WARM_UP = 2 * KNOWN_CLIENTS
+"""Checks before anything is measured: whoever comes again has come, and was refused if that is what is measured.
+
+Ten a task were too few where few checks are in flight. The first refusals of clients that the deny cache did not know
+were measured with those that it knew, and the length of the measurement followed from the slowest of all checks.
+"""
+LONG_ENOUGH = 0.1
+"""The part of a measurement that its length is estimated from."""
 PIECE = 50_000
 """The most names that exist at once."""
 
@@ -26,7 +32,7 @@ def measure_rounds(cases: Sequence[Case], server: Any, rounds: int, seconds: flo
     """Measure each case `rounds` times, for about `seconds` each, in turn.
 
     Args:
-        server: a running `ValkeyServer`; emptied before each case.
+        server: a running server; emptied before each case.
     """
     results: Results = {case.key: [] for case in cases}
     with server.client() as client:
@@ -43,10 +49,8 @@ def measure_rounds(cases: Sequence[Case], server: Any, rounds: int, seconds: flo
 
 async def _measure(case: Case, port: int, client: Any, seconds: float) -> Measured:
     async with case.open(f"127.0.0.1:{port}") as spend:
-        warm_up = case.in_flight * WARM_UP
-        await _timed(spend, case, warm_up)
-        _, wall_s = await _timed(spend, case, warm_up)
-        wanted = max(case.in_flight, int(warm_up * seconds / wall_s))
+        await _timed(spend, case, WARM_UP)
+        wanted = await _as_many_as_take(spend, case, seconds)
         before = work_of(client)
         checks, cpu_s, wall_s = 0, 0.0, 0.0
         while checks < wanted:
@@ -56,11 +60,22 @@ async def _measure(case: Case, port: int, client: Any, seconds: float) -> Measur
         return _measured(checks, cpu_s, wall_s, before, work_of(client))
 
 
+async def _as_many_as_take(spend: Spend, case: Case, seconds: float) -> int:
+    """About how many checks take so long, from a part of them."""
+    count, wall_s = case.in_flight, 0.0
+    while wall_s < seconds * LONG_ENOUGH:
+        count *= 2
+        _, wall_s = await _timed(spend, case, count)
+    return max(case.in_flight, int(count * seconds / wall_s))
+
+
 async def _timed(spend: Spend, case: Case, count: int) -> tuple[float, float]:
     """CPU and wall seconds of `count` checks."""
     names = case.names(count)
     shares = [names[task :: case.in_flight] for task in range(case.in_flight)]
     wall, cpu = time.perf_counter(), time.process_time()
+    if case.outside:
+        return await spend(names), time.perf_counter() - wall
     if case.in_flight == 1:
         await spend(names)
     else:
@@ -76,7 +91,7 @@ def _loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
     if name == "uvloop":
         import uvloop
 
-        return uvloop.new_event_loop  # type: ignore[no-any-return]
+        return uvloop.new_event_loop
     return asyncio.new_event_loop
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import resource
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 
 from bench.machine import machine_facts
 from bench.numbers import spread
+from bench.server import free_port
 from bench.settings import Settings
 
 __all__ = ["start"]
@@ -50,7 +50,7 @@ def start(settings: Settings) -> dict[str, Any]:
 
 
 def _commands(folder: str) -> dict[str, list[str]]:
-    ports = ["--port", str(_free_port()), "--admin-port", str(_free_port())]
+    ports = ["--port", str(free_port()), "--admin-port", str(free_port())]
     return {
         "floor: python": [sys.executable, "-c", "print('ready')"],
         "import limen": [sys.executable, "-c", "import limen; limen.AsyncLimiter; print('ready')"],
@@ -78,10 +78,3 @@ def _start(command: list[str], folder: str) -> Started:
 def _children_cpu_s() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

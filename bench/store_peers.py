@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.case import Spend
 
-__all__ = ["limits_redis", "redis_py_script", "return_one", "throttled_redis"]
+__all__ = ["CLASSIC", "glide_script", "limits_redis", "redis_py_script", "return_one", "throttled_redis"]
 
 CAPACITY = 1_000_000
 RATE = CAPACITY / 60
@@ -69,10 +69,27 @@ async def redis_py_script(store: str) -> AsyncIterator[Spend]:
 
 
 @asynccontextmanager
+async def glide_script(store: str) -> AsyncIterator[Spend]:
+    """valkey-glide and the classic script, with nothing around it."""
+    from glide import GlideClient, GlideClientConfiguration, NodeAddress, Script
+
+    host, _, port = store.partition(":")
+    client = await GlideClient.create(GlideClientConfiguration([NodeAddress(host, int(port))]))
+    script, invoke, arguments = Script(CLASSIC.read_text()), client.invoke_script, [str(RATE), str(CAPACITY), "1"]
+
+    async def spend(clients: Sequence[str]) -> None:
+        for name in clients:
+            await invoke(script, keys=[name], args=arguments)
+
+    yield spend
+    await client.close()
+
+
+@asynccontextmanager
 async def return_one(store: str) -> AsyncIterator[Spend]:
     """The floor: a script that does nothing, through the link that Limen uses."""
     from limen.stores.valkey.connect import open_link
-    from limen.stores.valkey.endpoint import parse_endpoint
+    from limen.stores.valkey.url import parse_endpoint
 
     link = await open_link(parse_endpoint(f"valkey://{store}"), 5.0, 5.0)
     loaded = await link.ask(b"*3\r\n$6\r\nSCRIPT\r\n$4\r\nLOAD\r\n$8\r\nreturn 1\r\n")

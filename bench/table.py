@@ -10,14 +10,15 @@ __all__ = ["as_text"]
 TITLES = {
     "store": "With a store on this machine, {in_flight} checks in flight, one process",
     "memory": "In this process, one thread",
+    "sync": "With a store on this machine, blocking, one thread",
 }
+WITH_STORE = {"store", "sync"}
 
 
 def as_text(report: dict[str, Any]) -> str:
     """The whole report."""
-    if report["benchmark"] == "check":
-        return "\n".join([_machine(report["machine"]), *_check(report), *_skipped(report), *_goals(report)])
-    return "\n".join([_machine(report["machine"]), "", *_plain(report["rows"])])
+    rows = _check(report) if report["benchmark"] == "check" else _plain(report)
+    return "\n".join([_machine(report["machine"]), *rows, *_skipped(report), *_goals(report)])
 
 
 def _machine(machine: dict[str, Any]) -> str:
@@ -30,34 +31,40 @@ def _check(report: dict[str, Any]) -> Iterator[str]:
         yield f"\n{title.format(**report['settings'])}"
         head = ["", "loop", "CPU µs", "min–max", "× limen check", "checks/s"]
         rows = [row for row in report["rows"] if row["group"] == group]
-        if group == "store":
+        if group in WITH_STORE:
             head += ["store CPU µs", "store calls"]
-        yield from _aligned([head, *(_cells(row, group == "store") for row in rows)])
+        yield from _aligned([head, *(_cells(row, group in WITH_STORE) for row in rows)])
 
 
 def _cells(row: dict[str, Any], with_store: bool) -> list[str]:
     cpu = row["cpu_us"]
     cells = [
         row["name"], row["loop"], f"{cpu['median']:.2f}", f"{cpu['min']:.2f}–{cpu['max']:.2f}",
-        f"{row['cpu_by_limen_check']['median']:.2f}", f"{row['per_second']['median']:,.0f}",
+        _by_ours(row["cpu_by_limen_check"]), f"{row['per_second']['median']:,.0f}",
     ]  # fmt: skip
     return [*cells, f"{row['store_us']['median']:.1f}", f"{row['store_calls']['median']:.2f}"] if with_store else cells
 
 
+def _by_ours(found: dict[str, float] | None) -> str:
+    return "" if found is None else f"{found['median']:.2f}"
+
+
 def _skipped(report: dict[str, Any]) -> Iterator[str]:
-    for row in report["skipped"]:
-        yield f"left out: {row['name']} ({row['group']}, {row['loop']}): {row['why']}"
+    for row in report.get("skipped", ()):
+        where = f" ({row['group']}, {row['loop']})" if "group" in row else ""
+        yield f"left out: {row['name']}{where}: {row['why']}"
 
 
 def _goals(report: dict[str, Any]) -> Iterator[str]:
-    yield "\nGoals (ratios, round by round)"
-    head = ["", "ratio", "found", "min–max", "wanted", ""]
-    yield from _aligned([head, *(_goal_cells(goal) for goal in report["goals"])])
+    if report.get("goals"):
+        yield "\nGoals (ratios, round by round)" if report["benchmark"] == "check" else "\nGoals"
+        head = ["", "", "found", "min–max", "wanted", ""]
+        yield from _aligned([head, *(_goal_cells(goal) for goal in report["goals"])])
 
 
 def _goal_cells(goal: dict[str, Any]) -> list[str]:
     found = goal["found"]
-    spread = f"{found['min']:.2f}–{found['max']:.2f}"
+    spread = f"{found['min']:.2f}–{found['max']:.2f}" if found["min"] < found["max"] else ""
     return [
         goal["id"],
         goal["ratio"],
@@ -68,14 +75,25 @@ def _goal_cells(goal: dict[str, Any]) -> list[str]:
     ]
 
 
-def _plain(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Rows of a name and numbers, each a median with its range."""
+def _plain(report: dict[str, Any]) -> Iterator[str]:
+    """Rows of a name and numbers, some of them a median with its range."""
+    yield ", ".join(f"{name} {_number(value)}" for name, value in report["settings"].items()) + "\n"
+    rows = report["rows"]
     names = [name for name in rows[0] if name != "name"]
-    yield from _aligned([["", *names], *([row["name"], *(_ranged(row[name]) for name in names)] for row in rows)])
+    head = ["", *(name.replace("_", " ") for name in names)]
+    yield from _aligned([head, *([row["name"], *(_ranged(row[name]) for name in names)] for row in rows)])
 
 
 def _ranged(value: Any) -> str:
-    return f"{value['median']:g} ({value['min']:g}–{value['max']:g})" if isinstance(value, dict) else str(value)
+    if not isinstance(value, dict):
+        return _number(value)
+    return f"{_number(value['median'])} ({_number(value['min'])}–{_number(value['max'])})"
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -96,8 +96,21 @@ class StoreError(Unavailable):
     """The counter store did not decide.
 
     Attributes:
-        kind: `down` (no connection), `timeout` (no answer within the deadline), `overload` (too many questions
-            in flight) or `refused` (the server answered with an error).
+        kind: a word, good for a metric's label:
+            `down`           no connection, or the server has stopped to answer
+            `timeout`        no answer within the deadline
+            `overload`       too many questions in flight
+            `loading`        the server is loading its data
+            `busy`           a script does not end
+            `master_down`    a replica without its primary
+            `cluster_down`   no node of the cluster decides about this slot
+            `read_only`      a replica, where a primary was
+            `moved`          the slot is at another node, or on its way there
+            `full`           the memory of the server is full
+            `no_script`      the server forgets the script each time it is sent
+            `no_permission`  the ACL of the server's user lacks something
+            `login`          the server does not accept user and password
+            `refused`        any other error of the server, and replies that nobody understands
     """
 
     def __init__(self, message: str, kind: str = "down") -> None:

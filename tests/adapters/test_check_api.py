@@ -11,14 +11,16 @@ import httpx2
 import pytest
 
 from limen.adapters.check_api import CheckApi
-from limen.core.decision import Decision, Policy
+from limen.core.decision import Decision
 from limen.engine.aio import AsyncLimiter
 from limen.rules.model import Rule
-from limen.rules.ruleset import RuleSet
 
 Serve = Callable[..., Awaitable[str]]
 MakeLimiter = Callable[..., Awaitable[AsyncLimiter]]
+Until = Callable[[Callable[[], object]], Awaitable[None]]
 
+PATIENT_MS = 20_000
+"""A deadline that a busy machine keeps too."""
 RULES = (
     Rule("search", limit="2/minute", match={"path": "/v1/search/**"}),
     Rule("pair", limit="5/minute", key_by=["client", "ip"], match={"path": "/pair"}),
@@ -45,6 +47,7 @@ async def test_allowed_and_denied_are_200_with_the_decision(url: str, client: ht
         "source": "memory",
         "degraded": False,
         "shadow": [],
+        "atomic": True,
         "status": 429,
     }
 
@@ -144,40 +147,131 @@ async def test_a_client_that_hangs_up_is_not_answered(make_limiter: MakeLimiter)
 
 
 async def test_a_batch_answers_each_item_in_its_place(url: str, client: httpx2.AsyncClient) -> None:
-    items = [{"client": "acme", "rule": "search"}] * 3 + [{"client": "acme", "rule": "nope"}, 7, {"path": "/"}]
+    by_path = {"path": "/v1/search/x", "client": "other"}
+    items = [*[{"client": "acme", "rule": "search"}] * 3, by_path, {"path": "/"}, *[by_path] * 2]
     answers = (await client.post(f"{url}/v1/check/batch", json=items)).json()
-    assert [answer.get("allowed") for answer in answers] == [True, True, False, None, None, True]
-    assert [answer["status"] for answer in answers] == [200, 200, 429, 404, 422, 200]
+    assert [answer["status"] for answer in answers] == [200, 200, 429, 200, 200, 200, 429]
+    alone = (await client.post(f"{url}/v1/check", json=items[0])).json()
+    assert answers[2] == {**alone, "source": "memory"}
 
 
-async def test_a_batch_has_its_bounds(url: str, client: httpx2.AsyncClient) -> None:
+@pytest.mark.parametrize(
+    "bad",
+    [
+        7,
+        {},
+        {"client": "acme"},
+        {"client": "acme", "rule": "nope"},
+        {"client": "acme", "rule": "pair"},
+        {"client": "acme", "rule": "search", "cost": -1},
+        {"path": 7},
+    ],
+)
+async def test_one_bad_item_is_named_and_nothing_of_its_batch_is_spent(
+    url: str, client: httpx2.AsyncClient, bad: object
+) -> None:
+    good = {"client": "acme", "rule": "search"}
+    answer = await client.post(f"{url}/v1/check/batch", json=[good, good, bad, good])
+    assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json")
+    assert answer.json()["index"] == 2
+    assert answer.json()["detail"].startswith("Item 2: ")
+    state = await client.get(f"{url}/v1/state", params=good)
+    assert state.json()["remaining"] == 2
+
+
+@pytest.mark.parametrize("count", [0, 1001])
+async def test_a_batch_has_its_bounds(url: str, client: httpx2.AsyncClient, count: int) -> None:
     item = {"client": "acme", "rule": "search"}
-    assert len((await client.post(f"{url}/v1/check/batch", json=[item] * 1000)).json()) == 1000
-    assert (await client.post(f"{url}/v1/check/batch", json=[item] * 1001)).status_code == 422
-    assert (await client.post(f"{url}/v1/check/batch", json=item)).status_code == 422
-    assert (await client.post(f"{url}/v1/check/batch", json=[])).json() == []
+    answer = await client.post(f"{url}/v1/check/batch", json=[item] * count)
+    assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json")
+    assert "1 to 1000" in answer.json()["detail"]
 
 
-async def test_undecidable_under_a_closed_rule_is_503(serve: Serve, client: httpx2.AsyncClient) -> None:
-    class Away:
-        ruleset = RuleSet(RULES)
+async def test_a_batch_that_is_no_list_or_too_large_is_a_problem(url: str, client: httpx2.AsyncClient) -> None:
+    batch = f"{url}/v1/check/batch"
+    assert (await client.post(batch, json={"client": "acme", "rule": "search"})).status_code == 422
+    assert (await client.post(batch, content=b"[")).status_code == 400
+    assert (await client.post(batch, content=b"[" + b" " * 1_100_000 + b"]")).status_code == 413
 
-        async def check(self, client: str, rule: str, cost: int = 1) -> Decision:
-            policy = Policy("search", 2, 60)
-            return Decision(False, None, None, 1000, None, rule, "store_unavailable", "none", True, policy=policy)
 
-        check_request = peek = check
+async def test_the_largest_batch_is_exact_at_a_real_store(
+    serve: Serve, client: httpx2.AsyncClient, valkey_url: str, until: Until
+) -> None:
+    async with AsyncLimiter(valkey_url, [Rule("r", limit="700/day")], deadline_ms=PATIENT_MS) as limiter:
+        await until(lambda: limiter.store_state == "up")
+        url = await serve(CheckApi(limiter))
+        answers = (await client.post(f"{url}/v1/check/batch", json=[{"client": "acme", "rule": "r"}] * 1000)).json()
+    assert {answer["source"] for answer in answers} <= {"store", "deny_cache"}
+    assert [answer["allowed"] for answer in answers] == [True] * 700 + [False] * 300
 
-    url = await serve(CheckApi(Away()))
+
+async def test_an_item_that_cannot_be_decided_says_so_and_the_others_are_decided(
+    serve: Serve, client: httpx2.AsyncClient, free_port: int
+) -> None:
+    rules = [Rule("open", limit="100/minute"), Rule("closed", limit="100/minute", on_failure="closed")]
+    items = [{"client": "acme", "rule": rule} for rule in ("open", "closed", "open")]
+    async with AsyncLimiter(f"valkey://127.0.0.1:{free_port}", rules) as limiter:
+        url = await serve(CheckApi(limiter))
+        answer = await client.post(f"{url}/v1/check/batch", json=items)
+    assert answer.status_code == 200
+    assert [(item["status"], item["source"]) for item in answer.json()] == [
+        (200, "local_share"), (503, "none"), (200, "local_share"),
+    ]  # fmt: skip
+    assert answer.json()[1] == {
+        "allowed": False, "limit": None, "remaining": None, "retry_after_ms": 1000, "reset_after_ms": None,
+        "rule": "closed", "reason": "store_unavailable", "source": "none", "degraded": True, "shadow": [],
+        "atomic": True, "status": 503,
+    }  # fmt: skip
+
+
+async def test_rules_that_change_under_a_batch_are_a_conflict(serve: Serve, client: httpx2.AsyncClient) -> None:
+    async with AsyncLimiter("memory://", RULES) as limiter:
+
+        class Changing:
+            """The same limiter; the rule goes when a first part of the batch is decided."""
+
+            ruleset = limiter.ruleset
+            peek = limiter.peek
+            check_request = limiter.check_request
+
+            async def check(self, client: str, rule: str, cost: int = 1) -> Decision:
+                decision = await limiter.check(client, rule, cost)
+                limiter.use_rules([])
+                return decision
+
+        url = await serve(CheckApi(Changing()))
+        answer = await client.post(f"{url}/v1/check/batch", json=[{"client": "acme", "rule": "search"}] * 3)
+    assert (answer.status_code, answer.headers["content-type"]) == (409, "application/problem+json")
+
+
+async def test_undecidable_under_a_closed_rule_is_503(serve: Serve, client: httpx2.AsyncClient, free_port: int) -> None:
+    rule = Rule("search", limit="2/minute", on_failure="closed")
     question = {"client": "acme", "rule": "search"}
-    for answer in (
-        await client.post(f"{url}/v1/check", json=question),
-        await client.get(f"{url}/v1/state", params=question),
-    ):
-        assert answer.status_code == 503
-        assert answer.headers["retry-after"] == "1"
-        assert answer.json()["type"].endswith("#temporary-reduced-capacity")
-    assert (await client.post(f"{url}/v1/check/batch", json=[question])).json()[0]["status"] == 503
+    async with AsyncLimiter(f"valkey://127.0.0.1:{free_port}", [rule]) as limiter:
+        url = await serve(CheckApi(limiter))
+        for answer in (
+            await client.post(f"{url}/v1/check", json=question),
+            await client.get(f"{url}/v1/state", params=question),
+        ):
+            assert answer.status_code == 503
+            assert answer.headers["retry-after"] == "1"
+            assert answer.json()["type"].endswith("#temporary-reduced-capacity")
+
+
+async def test_a_state_can_be_asked_for_a_cost(url: str, client: httpx2.AsyncClient) -> None:
+    asked = {"client": "acme", "rule": "search"}
+    await client.post(f"{url}/v1/check", json=asked)
+    found = [(await client.get(f"{url}/v1/state", params={**asked, "cost": cost})).json() for cost in (0, 1, 2, 3)]
+    assert [state["allowed"] for state in found] == [True, True, False, False]
+    assert [state["remaining"] for state in found] == [1] * 4
+    assert [state["retry_after_ms"] for state in found] == [0, 0, 30_000, None]
+
+
+@pytest.mark.parametrize("cost", ["", "-1", "1.5", "many", "1e3", "٣", "9" * 30, "1&cost=1", "1000000001"])
+async def test_a_state_for_a_cost_that_is_none_is_422(url: str, client: httpx2.AsyncClient, cost: str) -> None:
+    answer = await client.get(f"{url}/v1/state?client=acme&rule=search&cost={cost}")
+    assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json")
+    assert "cost" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(
@@ -226,6 +320,8 @@ async def test_problems_do_not_repeat_what_was_sent(url: str, client: httpx2.Asy
         {"client": "a", "rule": "canary"},
         {"client": "a", "rule": "search", "canary": 1},
         {"path": 7, "x": "canary"},
+        {"client": "a", "rule": "search", "cost": "canary"},
     ]
     for body in [*map(json.dumps, bodies), '{"canary": nul}', '{"canary": 1, "canary": 2}']:
         assert "canary" not in (await client.post(f"{url}/v1/check", content=body)).text
+        assert "canary" not in (await client.post(f"{url}/v1/check/batch", content=f"[{body}]")).text

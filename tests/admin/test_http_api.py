@@ -16,11 +16,18 @@ from limen import AsyncLimiter, Rule
 from limen.admin.http_api import admin_app
 from limen.admin.repository import Repository
 from limen.admin.service import AdminService
-from limen.errors import StoreError
+from limen.testing import ManualClock
 
 EXACT = {"match": {"path": "/v1/**"}, "key_by": ["client"], "capacity": 10, "refill_per_sec": 1.5, "on_failure": "open"}
 MINUTE = {"limit": "100/minute"}
 ACME_KEY = "canary-key-of-acme"
+RULES = [
+    Rule(id="search", limit="2/minute", key_by=["client"]),
+    Rule(id="quota", capacity=2, refill_per_sec=0, match={"path": "/quota"}),
+    Rule(id="banned", limit="0/minute", match={"path": "/banned"}),
+    Rule(id="free", limit="unlimited", match={"path": "/free"}),
+    Rule(id="pair", limit="5/minute", key_by=["client", "ip"], match={"path": "/pair"}),
+]
 
 
 class Admin:
@@ -30,8 +37,8 @@ class Admin:
         self.repository = repository
         self.limiter = limiter
         self.changes = 0
-        self.service = AdminService(repository, reset=limiter.reset, changed=self.count)
-        self.client = client_of(admin_app(self.service))
+        self.service = AdminService(repository, changed=self.count)
+        self.client = client_of(admin_app(self.service, limiter))
 
     async def count(self) -> None:
         self.changes += 1
@@ -47,9 +54,8 @@ def client_of(app: FastAPI) -> httpx2.AsyncClient:
 
 
 @pytest.fixture
-async def admin(sqlite_repository: Repository) -> AsyncIterator[Admin]:
-    rules = [Rule(id="search", limit="2/minute", key_by=["client"])]
-    async with AsyncLimiter("memory://", rules=rules) as limiter:
+async def admin(sqlite_repository: Repository, clock: ManualClock) -> AsyncIterator[Admin]:
+    async with AsyncLimiter("memory://", rules=RULES, clock=clock) as limiter:
         admin = Admin(sqlite_repository, limiter)
         async with admin.client:
             yield admin
@@ -387,12 +393,85 @@ async def test_a_reset_of_what_is_not_there_is_refused(document: object, admin: 
     assert_problem(await admin("POST", "/clients/acme/reset", document), 422)
 
 
-async def test_a_store_that_is_away_is_503(sqlite_repository: Repository) -> None:
-    async def away(client: str, rule: str | None) -> None:
-        raise StoreError("the store does not answer")
+async def test_a_grant_lets_a_client_spend_more_for_a_time(admin: Admin, clock: ManualClock) -> None:
+    await admin.limiter.check("acme", "search", cost=2)
+    answer = await admin("POST", "/grants", {"client": "acme", "rule": "search", "tokens": 3, "for": "15m"})
+    assert answer.status_code == 200
+    granted = answer.json()
+    state = granted.pop("state")
+    assert granted == {"client": "acme", "rule": "search", "tokens": 3, "seconds": 900}
+    assert (state["allowed"], state["limit"], state["remaining"]) == (True, 2, 3)
+    assert [(await admin.limiter.check("acme", "search")).allowed for _ in range(4)] == [True] * 3 + [False]
+    assert not (await admin.limiter.check("other", "search", cost=3)).allowed
 
-    async with client_of(admin_app(AdminService(sqlite_repository, reset=away))) as client:
-        answer = await client.post("/admin/clients/acme/reset")
+
+@pytest.mark.parametrize(("lasts", "seconds"), [(None, 3600), ("1h", 3600), (90, 90), (0.5, 0.5), ("30d", 2_592_000)])
+async def test_a_grant_lasts_as_long_as_it_says(
+    lasts: object, seconds: float, admin: Admin, clock: ManualClock
+) -> None:
+    await admin.limiter.check("acme", "quota", cost=2)
+    asked = {"client": "acme", "rule": "quota", "tokens": 2, **({} if lasts is None else {"for": lasts})}
+    assert (await admin("POST", "/grants", asked)).json()["seconds"] == seconds
+    clock.advance(seconds=seconds - 0.001)
+    assert (await admin.limiter.check("acme", "quota")).allowed
+    clock.advance(seconds=0.001)
+    assert not (await admin.limiter.check("acme", "quota")).allowed
+
+
+GRANT = {"client": "acme", "rule": "search", "tokens": 5}
+BAD_GRANTS = [
+    ([], [None]),
+    ({}, ["client", "rule", "tokens"]),
+    ({**GRANT, "client": ""}, ["client"]),
+    ({**GRANT, "client": 7}, ["client"]),
+    ({**GRANT, "client": "a\nb"}, ["client"]),
+    ({**GRANT, "client": "a" * 257}, ["client"]),
+    ({**GRANT, "rule": None}, ["rule"]),
+    ({**GRANT, "tokens": 0}, ["tokens"]),
+    ({**GRANT, "tokens": -5}, ["tokens"]),
+    ({**GRANT, "tokens": 1.5}, ["tokens"]),
+    ({**GRANT, "tokens": "5"}, ["tokens"]),
+    ({**GRANT, "tokens": True}, ["tokens"]),
+    ({**GRANT, "for": "soon"}, ["for"]),
+    ({**GRANT, "for": None}, ["for"]),
+    ({**GRANT, "for": True}, ["for"]),
+    ({**GRANT, "tokens": 0, "for": "1 fortnight", "colour": 1}, ["colour", "tokens", "for"]),
+]
+
+
+@pytest.mark.parametrize(("document", "fields"), BAD_GRANTS, ids=range(len(BAD_GRANTS)))
+async def test_a_bad_grant_is_refused_with_its_fields(document: object, fields: list[str], admin: Admin) -> None:
+    problem = assert_problem(await admin("POST", "/grants", document), 422)
+    assert [found["field"] for found in problem["problems"]] == fields
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"rule": "unknown"}, {"rule": "banned"}, {"rule": "free"}, {"rule": "pair"}, {"tokens": 10**9 + 1},
+        {"for": 0}, {"for": -1}, {"for": "31d"}, {"for": 1e300},
+    ],
+)  # fmt: skip
+async def test_a_grant_that_cannot_be_is_refused(wrong: dict[str, Any], admin: Admin) -> None:
+    assert_problem(await admin("POST", "/grants", {**GRANT, **wrong}), 422)
+    assert (await admin.limiter.peek("acme", "search")).remaining == 2
+
+
+async def test_a_grant_needs_its_body(admin: Admin) -> None:
+    assert_problem(await admin("POST", "/grants"), 400)
+    assert_problem(await admin.client.post("/admin/grants", content='{"tokens": NaN}'), 400)
+
+
+@pytest.mark.parametrize(("path", "document"), [("/clients/acme/reset", None), ("/grants", GRANT)])
+async def test_a_store_that_is_away_is_503(
+    path: str, document: Any, sqlite_repository: Repository, free_port: int
+) -> None:
+    rules = [Rule(id="search", limit="2/minute")]
+    async with (
+        AsyncLimiter(f"valkey://127.0.0.1:{free_port}", rules) as limiter,
+        client_of(admin_app(AdminService(sqlite_repository), limiter)) as client,
+    ):
+        answer = await client.post(f"/admin{path}", content=document and json.dumps(document))
     assert_problem(answer, 503)
     assert answer.headers["retry-after"] == "5"
 
@@ -404,12 +483,12 @@ async def test_a_store_that_is_away_is_503(sqlite_repository: Repository) -> Non
         ("PUT", "/clients/a"), ("DELETE", "/clients/a"),
     ],
 )  # fmt: skip
-async def test_a_database_that_is_away_is_503(method: str, path: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    async def reset(client: str, rule: str | None) -> None: ...
-
+async def test_a_database_that_is_away_is_503(
+    method: str, path: str, admin: Admin, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     url = f"sqlite:///{tmp_path_factory.getbasetemp()}/never/rules.db"
     body = None if method != "PUT" else '{"limit": "1/s"}' if "rules" in path else "{}"
-    async with Repository(url) as repository, client_of(admin_app(AdminService(repository, reset=reset))) as client:
+    async with Repository(url) as repository, client_of(admin_app(AdminService(repository), admin.limiter)) as client:
         answer = await client.request(method, f"/admin{path}", content=body)
     assert_problem(answer, 503)
     assert answer.headers["retry-after"] == "5"
@@ -425,13 +504,13 @@ async def test_addresses_and_methods_that_are_not_there_are_problems_too(admin: 
 
 ROUTES = [
     ("GET", "/rules"), ("GET", "/rules/a"), ("PUT", "/rules/a"), ("DELETE", "/rules/a"), ("GET", "/clients/a"),
-    ("PUT", "/clients/a"), ("DELETE", "/clients/a"), ("POST", "/clients/a/reset"),
+    ("PUT", "/clients/a"), ("DELETE", "/clients/a"), ("POST", "/clients/a/reset"), ("POST", "/grants"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
 async def test_S35_whoever_does_not_know_the_token_gets_nowhere(method: str, path: str, admin: Admin) -> None:
-    async with client_of(admin_app(admin.service, token="tökén-🔑")) as client:
+    async with client_of(admin_app(admin.service, admin.limiter, token="tökén-🔑")) as client:
         for given in (None, "", "Bearer", "Bearer wrong", "Basic dDp0", "Bearer t\xc3\xb6k\xc3\xa9n", "tökén-🔑"):
             headers = {} if given is None else {"authorization": given.encode()}
             answer = await client.request(method, f"/admin{path}", content="not json", headers=headers)
@@ -440,7 +519,7 @@ async def test_S35_whoever_does_not_know_the_token_gets_nowhere(method: str, pat
 
 
 async def test_whoever_knows_the_token_gets_in(admin: Admin) -> None:
-    async with client_of(admin_app(admin.service, token="s3cret-token")) as client:
+    async with client_of(admin_app(admin.service, admin.limiter, token="s3cret-token")) as client:
         client.headers["authorization"] = "Bearer s3cret-token"
         assert (await client.put("/admin/rules/a", json=MINUTE)).status_code == 201
 
@@ -451,16 +530,18 @@ async def test_the_openapi_document_names_every_route_with_its_body_and_its_prob
     assert routes == {
         ("GET", "/admin/rules"), ("GET", "/admin/rules/{rule_id}"), ("PUT", "/admin/rules/{rule_id}"),
         ("DELETE", "/admin/rules/{rule_id}"), ("GET", "/admin/clients/{client}"), ("PUT", "/admin/clients/{client}"),
-        ("DELETE", "/admin/clients/{client}"), ("POST", "/admin/clients/{client}/reset"),
+        ("DELETE", "/admin/clients/{client}"), ("POST", "/admin/clients/{client}/reset"), ("POST", "/admin/grants"),
     }  # fmt: skip
     put = document["paths"]["/admin/rules/{rule_id}"]["put"]
     assert "refill_per_sec" in str(put["requestBody"])
+    grant = document["paths"]["/admin/grants"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert set(grant["properties"]) == {"client", "rule", "tokens", "for"}
     assert "application/problem+json" in put["responses"]["422"]["content"]
     assert {parameter["name"] for parameter in put["parameters"]} == {"rule_id", "dry_run", "if-match", "if-none-match"}
 
 
 async def test_the_openapi_document_says_that_a_token_is_needed(admin: Admin) -> None:
-    async with client_of(admin_app(admin.service, token="s3cret-token")) as client:
+    async with client_of(admin_app(admin.service, admin.limiter, token="s3cret-token")) as client:
         document = (await client.get("/openapi.json")).json()
     assert document["components"]["securitySchemes"]["HTTPBearer"]["scheme"] == "bearer"
     assert document["paths"]["/admin/rules"]["get"]["security"]

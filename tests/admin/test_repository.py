@@ -180,7 +180,7 @@ async def main():
     async with await Repository.open(sys.argv[1]) as repository:
         async with repository.change() as change:
             await change.put_rule(f"rule-{sys.argv[2]}", "{}")
-        print((await repository.secret()).hex())
+        print((await repository.secrets()).current.hex())
 
 asyncio.run(main())
 """
@@ -209,7 +209,7 @@ def _open_in_processes(url: str, count: int) -> list[str]:
 
 async def test_many_openings_at_once_in_one_process_all_succeed(url: str) -> None:
     repositories = await asyncio.gather(*(Repository.open(url) for _ in range(8)))
-    assert len({await repository.secret() for repository in repositories}) == 1
+    assert len({await repository.secrets() for repository in repositories}) == 1
     for repository in repositories:
         await repository.close()
 

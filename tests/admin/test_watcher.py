@@ -6,6 +6,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from limen.admin.api_keys import Secrets
 from limen.admin.directory import Directory
 from limen.admin.records import Snapshot
 from limen.admin.repository import Repository
@@ -131,7 +132,7 @@ class FailingOnce:
     def __init__(self, repository: Repository) -> None:
         self.repository = repository
         self.revision = repository.revision
-        self.secret = repository.secret
+        self.secrets = repository.secrets
         self.fail = False
 
     async def snapshot(self) -> Snapshot:
@@ -303,8 +304,8 @@ class Slow:
     async def revision(self) -> int:
         return await self._repository.revision()
 
-    async def secret(self) -> bytes:
-        return await self._repository.secret()
+    async def secrets(self) -> Secrets:
+        return await self._repository.secrets()
 
     async def snapshot(self) -> Snapshot:
         snapshot = await self._repository.snapshot()

@@ -92,12 +92,13 @@ def test_help_is_quick_because_it_loads_nothing_heavy() -> None:
     code = f"import sys; from limen.apps.cli import app; app.run(['--help']); {show}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
-    for command in ("up", "gateway", "service", "rules", "check", "reset"):
+    for command in ("up", "gateway", "service", "rules", "check", "reset", "grant", "doctor"):
         assert f"\n  {command}: " in done.stdout
 
 
 @pytest.mark.parametrize(
-    "command", [["up"], ["gateway"], ["service"], ["rules"], ["rules", "apply"], ["check"], ["reset"]]
+    "command",
+    [["up"], ["gateway"], ["service"], ["rules"], ["rules", "apply"], ["check"], ["reset"], ["grant"], ["doctor"]],
 )
 def test_every_command_has_help(run: Run, command: list[str]) -> None:
     outcome = run(*command, "--help")
@@ -199,6 +200,7 @@ def test_check_says_yes_with_0_and_no_with_1(rules: Path, run: Run, valkey_url: 
     assert said.out.startswith("denied (over_limit), 0 of 2 left; the same would pass in ")
     as_json = run(*asked, "--json")
     assert (as_json.status, as_json.json["allowed"], as_json.json["source"]) == (1, False, "store")
+    assert as_json.json["atomic"] is True
 
 
 def test_a_cost_of_0_looks_and_a_cost_above_the_limit_is_never(rules: Path, run: Run, valkey_url: str) -> None:
@@ -218,18 +220,48 @@ def test_reset_fills_the_bucket_of_one_rule_or_of_all(rules: Path, run: Run, val
     assert run("check", "acme", "search", "--cost", "2", *store).status == 0
 
 
-@pytest.mark.parametrize("command", [["check", "acme", "search"], ["reset", "acme"]])
+def test_grant_lets_a_client_spend_more(rules: Path, run: Run, valkey_url: str) -> None:
+    store = ["--store", valkey_url]
+    assert run("check", "acme", "search", "--cost", "2", *store).status == 0
+    assert run("grant", "acme", "search", "3", *store) == (
+        0,
+        "acme may spend 3 more under search for 1h, 3 in all\n",
+        "",
+    )
+    granted = run("grant", "acme", "search", "1", "--for", "90s", "--json", *store).json
+    state = granted.pop("state")
+    assert granted == {"client": "acme", "rule": "search", "tokens": 1, "seconds": 90}
+    assert (state["allowed"], state["remaining"], state["source"]) == (True, 4, "store")
+    assert [run("check", "acme", "search", *store).status for _ in range(5)] == [0, 0, 0, 0, 1]
+    assert run("reset", "acme", "search", *store).status == 0
+    assert run("check", "acme", "search", "--cost", "0", *store).out == "allowed, 2 of 2 left\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "route"),
+    [(["grant", "acme", "search", "3"], "/admin/grants"), (["reset", "acme"], "/admin/clients/{client}/reset")],
+)
+def test_what_another_process_remembers_is_not_changed_from_here(
+    rules: Path, run: Run, command: list[str], route: str
+) -> None:
+    refused(run(*command, "--store", "memory://"), "memory://", f"POST {route}")
+
+
+@pytest.mark.parametrize("command", [["check", "acme", "search"], ["reset", "acme"], ["grant", "acme", "search", "3"]])
 def test_a_store_that_does_not_answer_is_3(rules: Path, run: Run, command: list[str]) -> None:
     refused(run(*command, "--store", CLOSED), "127.0.0.1:1", status=3)
     refused(run(*command, "--store", CLOSED, "--json"), status=3)
+    for kind in ("valkey+cluster://127.0.0.1:1,127.0.0.1:2", "valkey+sentinel://127.0.0.1:1/main"):
+        refused(run(*command, "--store", kind), "127.0.0.1:1", status=3)
 
 
-def test_a_store_that_hangs_is_3(rules: Path, run: Run) -> None:
+@pytest.mark.parametrize("command", [["check", "acme", "search"], ["reset", "acme"], ["grant", "acme", "search", "3"]])
+def test_a_store_that_hangs_is_3(rules: Path, run: Run, command: list[str]) -> None:
     with socket.socket() as hung:
         hung.bind(("127.0.0.1", 0))
         hung.listen()
         store = f"valkey://127.0.0.1:{hung.getsockname()[1]}"
-        refused(run("check", "acme", "search", "--store", store), store, status=3)
+        refused(run(*command, "--store", store), store, status=3)
 
 
 def test_a_store_that_refuses_to_decide_is_3_and_says_why(rules: Path, run: Run, own_valkey: ValkeyServer) -> None:
@@ -277,7 +309,16 @@ def test_a_database_that_does_not_answer_is_3(run: Run, command: list[str], rule
         ["check", "acme", "search", "--store", "memory://", "--cost", "nan"],
         ["check", "acme", "nothing", "--store", "memory://"],
         ["reset"],
-        ["reset", "acme", "nothing", "--store", "memory://"],
+        ["reset", "acme", "nothing", "--store", CLOSED],
+        ["grant"],
+        ["grant", "acme", "search"],
+        *[["grant", "acme", "search", tokens, "--store", CLOSED] for tokens in ("0", "-1", "1.5", "many")],
+        *[
+            ["grant", "acme", "search", "3", "--for", lasts, "--store", CLOSED]
+            for lasts in ("0s", "soon", "31d", "1m30")
+        ],
+        ["grant", "acme", "nothing", "3", "--store", CLOSED],
+        ["grant", "acme", "closed-door", "3", "--store", CLOSED],
         ["gateway"],
         ["service"],
     ],
@@ -293,18 +334,21 @@ def test_bad_input_is_2_and_one_sentence(rules: Path, run: Run, arguments: list[
         "127.0.0.1:6379",
         ":hunter2@127.0.0.1:6379",
         "http://user:hunter2@127.0.0.1",
-        "valkey://user:hunter2/more@127.0.0.1:6379",
-        "valkey://user:1/hunter2@127.0.0.1:6379",
-        "valkey://user:hunter2#more@127.0.0.1:6379",
         "valkey://user:hunter2@127.0.0.1:port",
         "valkey://user:hunter2@127.0.0.1/zero",
         "valkey://user:hunter2@127.0.0.1?db=1",
-        "valkey+cluster://user:hunter2@127.0.0.1",
+        "valkey+cluster://user:hunter2@127.0.0.1/1",
+        "valkey+sentinel://user:hunter2@127.0.0.1",
         "",
     ],
 )
 def test_a_store_url_that_is_none_is_2_and_keeps_its_password(rules: Path, run: Run, store: str) -> None:
     refused(run("check", "acme", "search", "--store", store), "store")
+
+
+@pytest.mark.parametrize("password", ["hunter2/more", "1/hunter2", "hunter2#more", "hunter2@more"])
+def test_a_password_may_hold_any_character_and_is_not_shown(rules: Path, run: Run, password: str) -> None:
+    refused(run("check", "acme", "search", "--store", f"valkey://user:{password}@127.0.0.1:1"), "127.0.0.1:1", status=3)
 
 
 @pytest.mark.parametrize(
@@ -336,6 +380,8 @@ GATEWAY = ["gateway", "--upstream", "http://127.0.0.1:1", *SERVING]
         ([*GATEWAY, "--poll-s", "nan"], "poll_s"),
         ([*GATEWAY, "--deadline-ms", "0"], "deadline_ms"),
         ([*GATEWAY, "--secret", "hunter2"], "secret"),
+        ([*GATEWAY, "--secret", "x" * 16, "--previous-secret", "hunter2"], "previous secret"),
+        ([*GATEWAY, "--previous-secret", "x" * 16], "LIMEN_SECRET"),
         ([*GATEWAY, "--dialect", "latin"], "dialect"),
         ([*GATEWAY, "--trusted-proxy", "me"], "network"),
         ([*GATEWAY, "--api-key-header", "X Key"], "header"),

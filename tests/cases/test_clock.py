@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from limen.errors import RuleError
 from limen.rules.model import Rule
 from limen.testing import ManualClock
 
@@ -110,10 +109,17 @@ async def test_CK_10_a_minute_is_sixty_seconds_from_the_first_request(lab: Any) 
     assert found[5].retry_after_ms == 12_000 - 50
 
 
-def test_CK_10_calendar_periods_are_refused_not_approximated() -> None:
-    for limit in ("5/month", "5/year", "5/calendar minute"):
-        with pytest.raises(RuleError):
-            Rule("r", limit=limit)
+async def test_CK_10_a_calendar_minute_binds_until_it_ends(lab: Any) -> None:
+    door = await lab.open("5/calendar minute")
+    lab.at(-lab.origin_s % 60 + 10)
+    found = []
+    for _ in range(7):
+        found.append(await door.take())
+        lab.advance(0.0142)
+    assert [each.allowed for each in found] == [True] * 5 + [False] * 2
+    assert found[5].retry_after_ms == 50_000 - 71
+    lab.advance(50)
+    assert (await door.take()).remaining == 4
 
 
 async def test_CK_11_a_repeated_second_is_nothing_new(lab: Any) -> None:

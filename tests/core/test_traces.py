@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from limen.core.limit import Limit
-from limen.core.token_bucket import Bucket, level_of, retry_after_us, settle
+from limen.core.token_bucket import Bucket, level_of, settle
 
 NEVER = None
 
@@ -86,7 +86,7 @@ def test_trace(name: str, start_s: int) -> None:
     for row in rows:
         now_us = microseconds(row.second) + start_s * 1_000_000
         level = level_of(bucket, limit, now_us)
-        wait = retry_after_us(level, limit, row.cost)
+        wait = limit.retry_after_us(level, row.cost)
         allowed = level >= row.cost * limit.token_ticks
         if allowed:
             level -= row.cost * limit.token_ticks
@@ -118,7 +118,7 @@ def test_who_waits_as_told_passes_a_thousand_times_in_a_row(rate: Fraction) -> N
     limit = Limit(1, rate)
     bucket, now_us = settle(0, limit, 0), 0
     for _ in range(1000):
-        wait = retry_after_us(level_of(bucket, limit, now_us), limit, 1)
+        wait = limit.retry_after_us(level_of(bucket, limit, now_us), 1)
         assert wait
         now_us += wait
         bucket = settle(level_of(bucket, limit, now_us) - limit.token_ticks, limit, now_us)

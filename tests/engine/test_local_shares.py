@@ -130,7 +130,7 @@ async def test_looking_spends_nothing_of_a_share() -> None:
 
 async def test_shares_of_many_clients_are_bounded() -> None:
     (limiter, *_) = fleet(Rule("r", limit="100/minute"), ManualClock())
-    limiter._shares._store._max_buckets = 500
+    limiter._shares._store._cells._most = 500
     for number in range(2000):
         await limiter.check(f"client-{number}", "r")
     assert len(limiter._shares._store) <= 500

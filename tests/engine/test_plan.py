@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from limen.engine.aio import AsyncLimiter
 from limen.engine.limiter import Limiter
 from limen.engine.plan import Plan, plan_check, plan_request
 from limen.errors import SettingsError, UsageError
@@ -77,6 +78,14 @@ def test_a_name_alone_does_not_say_which_bucket_of_a_rule_with_two_keys_is_meant
         plan_check(RULES, "acme", "both", 1)
 
 
-def test_a_limiter_in_memory_refuses_other_stores() -> None:
-    with pytest.raises(SettingsError, match="AsyncLimiter can"):
-        Limiter("valkey://localhost")
+@pytest.mark.parametrize("kind", [Limiter, AsyncLimiter])
+def test_what_is_no_store_is_told_what_one_looks_like(kind: type[Limiter] | type[AsyncLimiter]) -> None:
+    with pytest.raises(SettingsError, match="valkey://"):
+        kind("mysql://localhost")
+
+
+def test_a_concurrency_rule_is_asked_for_by_slots_and_leaves_requests_alone() -> None:
+    ruleset = RuleSet([Rule("exports", limit="2 concurrent")])
+    with pytest.raises(UsageError, match="ask for a slot"):
+        plan_check(ruleset, "acme", "exports", 1)
+    assert plan_request(ruleset, Request(client="acme")).ops == []

@@ -22,6 +22,11 @@ class RespServer:
 
     def __init__(self) -> None:
         self.answer: Answer = lambda words: b":0\r\n"
+        self.pong = b"+PONG\r\n"
+        """What a probe is answered."""
+        self.loaded = b"$2\r\nok\r\n"
+        """What the script is answered."""
+        self.loads = 0
         self.connections = 0
         self.questions = 0
         self.port = 0
@@ -53,9 +58,12 @@ class RespServer:
         if name in (b"CLIENT", b"SELECT", b"AUTH"):
             return b"+OK\r\n"
         if name == b"PING":
-            return b"+PONG\r\n"
+            return self.pong
         if name == b"SCRIPT":
-            return b"$2\r\nok\r\n"
+            self.loads += 1
+            return self.loaded
+        if name == b"ROLE":
+            return b"*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"
         self.questions += 1
         found = self.answer(words)
         return await found if inspect.isawaitable(found) else found

@@ -13,8 +13,8 @@ import pytest
 
 from limen.errors import StoreError
 from limen.stores.valkey.connect import open_link
-from limen.stores.valkey.endpoint import parse_endpoint
 from limen.stores.valkey.link import MAX_IN_FLIGHT, Link
+from limen.stores.valkey.url import parse_endpoint
 
 Until = Callable[[Callable[[], object]], Awaitable[None]]
 

@@ -101,7 +101,7 @@ async def test_FM_01_whatever_is_wrong_with_the_store_open_rules_allow_and_close
     assert {(each.allowed, each.reason, each.degraded, each.status) for each in closed} == {
         (False, "store_unavailable", True, 503)
     }
-    assert kinds.errors == {"down": 10}
+    assert kinds.errors == {{"wrong password": "login", "is_still_loading": "loading"}.get(kind, "down"): 10}
     assert kinds.decisions == 9
 
 

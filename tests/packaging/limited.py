@@ -23,8 +23,13 @@ class Limited(MetaPathFinder):
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
         top = name.partition(".")[0]
-        if top in self._without or not (self._without or top in REQUIRED or top in sys.stdlib_module_names):
+        if top in self._without or not (self._without or top in REQUIRED or _in_stdlib(top)):
             _missing(name)
+
+
+def _in_stdlib(top: str) -> bool:
+    """The module of this build's settings has a name of each platform's own."""
+    return top in sys.stdlib_module_names or top.startswith("_sysconfigdata_")
 
 
 def _missing(name: str) -> NoReturn:

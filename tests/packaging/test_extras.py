@@ -58,6 +58,14 @@ def test_a_shared_limiter_with_rules_in_a_file_works_without_extras(run: Run, va
     assert done.stdout.strip() == "[200, 429] up", done.stderr
 
 
+def test_a_store_is_proved_without_extras_and_without_pytest(run: Run) -> None:
+    done = run(
+        "from limen.stores.memory import MemoryStore\nfrom limen.testing import store_conformance\n"
+        "print(store_conformance(lambda clock: MemoryStore(clock.now_us)))"
+    )
+    assert done.stdout.strip() == "[]", done.stderr
+
+
 def test_asgi_middleware_works_without_extras(run: Run) -> None:
     done = run("from limen.adapters.asgi import RateLimitMiddleware; print('there')")
     assert done.stdout.strip() == "there", done.stderr

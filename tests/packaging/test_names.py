@@ -16,7 +16,7 @@ PUBLIC = {
         "AsyncLimiter", "Decision", "LimenError", "Limiter", "RateLimited", "Request", "Rule", "RuleError", "RuleSet",
         "StoreError", "UsageError",
     ],
-    limen.testing: ["ManualClock"],
+    limen.testing: ["STORE_PROMISES", "ManualClock", "store_conformance"],
     limen.errors: [
         "Conflict", "LimenError", "MissingExtra", "Problem", "RateLimited", "RuleError", "RulesUnavailable",
         "SettingsError", "StoreError", "Unavailable", "UsageError",

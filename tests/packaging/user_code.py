@@ -13,7 +13,9 @@ from limen import AsyncLimiter, Decision, LimenError, Limiter, RateLimited, Requ
 from limen.adapters.asgi import RateLimitMiddleware
 from limen.adapters.identity import ApiKeyIdentity, Identity
 from limen.errors import MissingExtra, Problem, SettingsError, StoreError, Unavailable, UsageError
-from limen.testing import ManualClock
+from limen.stores.base import AsyncStore, Store
+from limen.stores.memory import AsyncMemoryStore, MemoryStore
+from limen.testing import STORE_PROMISES, ManualClock, store_conformance
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -31,6 +33,9 @@ def blocking() -> None:
         assert_type(decision.retry_after_ms, int | None)
         assert_type(decision.status, int)
         assert_type(limiter.peek("acme", "search"), Decision)
+        assert_type(limiter.check_many([("acme", "search"), ("acme", "search", 2)]), list[Decision])
+        assert_type(limiter.grant("acme", "search", 50, seconds=60), Decision)
+        assert_type(decision.atomic, bool)
         limiter.reset("acme")
         limiter.use_rules(RuleSet(rules, revision=2))
         clock.advance(seconds=1.5)
@@ -43,6 +48,10 @@ async def shared() -> None:
         assert_type(await limiter.check("acme", "search"), Decision)
         request = Request(method="GET", path="/v1/search", client="acme", headers={"x-tier": "gold"})
         assert_type(await limiter.check_request(request), Decision)
+        assert_type(await limiter.check_many([("acme", "search"), ("acme", "search", 2)]), list[Decision])
+        assert_type(await limiter.peek("acme", "search", cost=2), Decision)
+        assert_type(await limiter.grant("acme", "search", 50), Decision)
+        await limiter.reset("acme", "search")
         assert_type(limiter.store_state, str)
         assert_type(limiter.ruleset.by_id["search"].id, str)
 
@@ -90,6 +99,16 @@ def served(limiter: AsyncLimiter) -> list[RateLimitMiddleware]:
     ]
 
 
+def stores(store: Store, shared: AsyncStore) -> None:
+    with Limiter(store, [Rule("search", limit="1/minute")]) as limiter:
+        assert_type(limiter.check("acme", "search"), Decision)
+    AsyncLimiter(shared, [Rule("search", limit="1/minute")])
+    AsyncLimiter(AsyncMemoryStore(MemoryStore(ManualClock().now_us)))
+    assert_type(STORE_PROMISES, tuple[str, ...])
+    assert_type(store_conformance(lambda clock: MemoryStore(clock.now_us), STORE_PROMISES[:3], seed=2), list[str])
+    store_conformance(lambda _: shared, clock=ManualClock(), moves_time=False)
+
+
 async def wrong(limiter: AsyncLimiter, blocking: Limiter, decision: Decision) -> None:
     assert limiter.check("acme", "search").allowed  # type: ignore[attr-defined]
     await limiter.check("acme", "search", cost=1.5)  # type: ignore[arg-type]
@@ -101,6 +120,9 @@ async def wrong(limiter: AsyncLimiter, blocking: Limiter, decision: Decision) ->
     Rule("search", limit=100)  # type: ignore[arg-type]
     Rule("search", limit="1/minute", on_failure="close")  # type: ignore[arg-type]
     Rule("search", limit="1/minute", keyby=["client"])  # type: ignore[call-arg]
+    Limiter(AsyncMemoryStore(MemoryStore(ManualClock().now_us)))  # type: ignore[arg-type]
+    AsyncLimiter(MemoryStore(ManualClock().now_us))  # type: ignore[arg-type]
+    store_conformance(lambda clock: clock)  # type: ignore[arg-type, return-value]
     AsyncLimiter("memory://", clock=12.5)  # type: ignore[arg-type]
     AsyncLimiter("memory://", observer=print)  # type: ignore[arg-type]
     RateLimitMiddleware(site, blocking)  # type: ignore[arg-type]

@@ -13,7 +13,8 @@ from limen.engine.limiter import Limiter
 from limen.errors import UsageError
 from limen.rules.model import Rule
 from limen.stores.base import Op
-from limen.stores.memory import TIDY_FROM, MemoryStore
+from limen.stores.memory import MemoryStore
+from limen.stores.memory_cells import TIDY_FROM
 from limen.testing import ManualClock
 
 THREADS = 16

@@ -1,22 +1,23 @@
-"""The check API: one question, one decision, as JSON over HTTP. A plain ASGI app.
+"""The check API: a question, a decision, as JSON over HTTP. A plain ASGI app.
 
 A denial is a decision like any other and comes with 200: the caller asked, and this is the answer. 503 is for
-what could not be decided under a rule that must hold.
+what could not be decided under a rule that must hold. In a batch that is said by the item's own `status`: the others
+were decided, and each was decided for itself.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
-from urllib.parse import parse_qsl
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 from limen.adapters.asgi_types import Receive, Scope, Send, live, refuse, send_reply
-from limen.adapters.check_question import Check, as_text, question
+from limen.adapters.check_question import Check, batch_of, look, question
 from limen.adapters.http import denial
 from limen.adapters.json_body import ClientGone, Refused, parse_json, read_body
 from limen.adapters.problem import Reply, json_reply, problem
 from limen.core.decision import Decision
+from limen.engine.plan import plan_check
 from limen.errors import UsageError
 from limen.rules.request import Request
 from limen.rules.ruleset import RuleSet
@@ -24,12 +25,13 @@ from limen.rules.ruleset import RuleSet
 __all__ = ["CheckApi"]
 
 MAX_BODY = 64 * 1024
-MAX_BATCH = 1000
 MAX_BATCH_BODY = 1024 * 1024
 AT_ONCE = 64
-"""Checks of one batch that are in flight together: few enough to leave the store's line to others."""
+"""Checks of one batch that are in flight together: what a store answers well within the deadline of a decision. More
+would make no batch faster, and 1000 at once are late, for others too."""
 
 Handler = Callable[[Scope, Receive], Awaitable[Reply]]
+Asked = TypeVar("Asked", bound=Check | Request)
 
 
 class CheckLimiter(Protocol):
@@ -39,7 +41,7 @@ class CheckLimiter(Protocol):
     def ruleset(self) -> RuleSet: ...
     async def check(self, client: str, rule: str, cost: int = 1) -> Decision: ...
     async def check_request(self, request: Request) -> Decision: ...
-    async def peek(self, client: str, rule: str) -> Decision: ...
+    async def peek(self, client: str, rule: str, cost: int = 1) -> Decision: ...
 
 
 class CheckApi:
@@ -103,48 +105,53 @@ class CheckApi:
 
     async def _check(self, scope: Scope, receive: Receive) -> Reply:
         body = await read_body(scope, receive, MAX_BODY, self._body_timeout_s)
-        return shown(await self._decide(question(parse_json(body))))
+        return shown(await self._decide(self._possible(question(parse_json(body)))))
 
     async def _batch(self, scope: Scope, receive: Receive) -> Reply:
-        documents = parse_json(await read_body(scope, receive, MAX_BATCH_BODY, self._body_timeout_s))
-        if not isinstance(documents, list) or len(documents) > MAX_BATCH:
-            raise Refused(422, f"A batch is a list of at most {MAX_BATCH} checks.")
-        answers: list[Any] = []
-        for start in range(0, len(documents), AT_ONCE):
-            answers += await asyncio.gather(*map(self._item, documents[start : start + AT_ONCE]))
-        return json_reply(200, answers)
+        body = await read_body(scope, receive, MAX_BATCH_BODY, self._body_timeout_s)
+        asked = [self._item(*each) for each in enumerate(batch_of(parse_json(body)))]
+        decisions: list[Decision] = []
+        for start in range(0, len(asked), AT_ONCE):
+            decisions += await self._decide_each(asked[start : start + AT_ONCE])
+        return json_reply(200, [decision.to_json() for decision in decisions])
 
-    async def _item(self, document: Any) -> Any:
-        """One answer of a batch: what the single check would have had as its body."""
+    async def _state(self, scope: Scope, receive: Receive) -> Reply:
+        asked = self._possible(look(scope["query_string"]))
+        return shown(await self.limiter.peek(asked.client, asked.rule, asked.cost))
+
+    def _item(self, index: int, document: object) -> Check | Request:
+        """What an item of a batch asks."""
         try:
-            return _document(await self._decide(question(document)))
+            return self._possible(question(document))
         except Refused as refusal:
-            return parse_json(refusal.reply.body)
+            raise Refused(422, f"Item {index}: {refusal.detail} Nothing was spent.", index=index) from refusal
+
+    def _possible(self, asked: Asked) -> Asked:
+        """What was asked, when the rules can answer it.
+
+        Raises:
+            Refused: 404, no such rule; 422, the rule needs more than the name of a client.
+        """
+        if isinstance(asked, Check):
+            if asked.rule not in self.limiter.ruleset.by_id:
+                raise Refused(404, "There is no rule of that id.")
+            try:
+                plan_check(self.limiter.ruleset, *asked)
+            except UsageError as error:
+                raise Refused(422, f"{error}.") from error
+        return asked
 
     async def _decide(self, asked: Check | Request) -> Decision:
         if isinstance(asked, Request):
             return await self.limiter.check_request(asked)
-        self._known(asked.rule)
-        try:
-            return await self.limiter.check(asked.client, asked.rule, asked.cost)
-        except UsageError as error:
-            raise Refused(422, str(error)) from error
+        return await self.limiter.check(asked.client, asked.rule, asked.cost)
 
-    async def _state(self, scope: Scope, receive: Receive) -> Reply:
-        pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        asked = dict(pairs)
-        if len(asked) != len(pairs) or set(asked) - {"client", "rule"}:
-            raise Refused(422, "The query has 'client' and 'rule', each once, and nothing else.")
-        client, rule = as_text(asked, "client"), as_text(asked, "rule")
-        self._known(rule)
+    async def _decide_each(self, asked: Sequence[Check | Request]) -> list[Decision]:
         try:
-            return shown(await self.limiter.peek(client, rule))
+            return await asyncio.gather(*map(self._decide, asked))
         except UsageError as error:
-            raise Refused(422, str(error)) from error
-
-    def _known(self, rule: str) -> None:
-        if rule not in self.limiter.ruleset.by_id:
-            raise Refused(404, "There is no rule of that id.")
+            detail = "The rules changed while the batch was being decided; some of it may be spent."
+            raise Refused(409, detail) from error
 
     async def _health(self, scope: Scope, receive: Receive) -> Reply:
         return json_reply(200, {"status": "ok"})
@@ -163,10 +170,6 @@ def shown(decision: Decision) -> Reply:
     if _is_undecided(decision):
         return denial(decision, ())
     return json_reply(200, decision.to_json())
-
-
-def _document(decision: Decision) -> Any:
-    return parse_json(denial(decision, ()).body) if _is_undecided(decision) else decision.to_json()
 
 
 def _is_undecided(decision: Decision) -> bool:

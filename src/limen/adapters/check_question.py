@@ -1,17 +1,19 @@
-"""What the check API is asked, from JSON: one client under one rule, or a whole request. Pure."""
+"""What the check API is asked, from JSON or a query: one client under one rule, or a whole request. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
 
 from limen.adapters.json_body import Refused
 from limen.errors import UsageError
-from limen.rules.model import check_cost
+from limen.rules.model import MAX_COST, check_cost
 from limen.rules.request import Request
 
-__all__ = ["Check", "as_text", "question"]
+__all__ = ["MAX_BATCH", "Check", "batch_of", "look", "question"]
 
+MAX_BATCH = 1000
 BY_RULE = ("client", "rule", "cost")
 BY_REQUEST = ("method", "path", "host", "client", "plan", "user", "ip", "headers")
 
@@ -34,7 +36,7 @@ def question(document: Any) -> Check | Request:
         raise Refused(422, 'A check is an object such as {"client": "acme", "rule": "search"}.')
     if "rule" in document:
         _refuse_others(document, BY_RULE)
-        return Check(as_text(document, "client"), as_text(document, "rule"), _cost(document.get("cost", 1)))
+        return _check(document, document.get("cost", 1))
     if "cost" in document:
         raise Refused(422, "'cost' goes with 'rule'; what a request costs is in its rules.")
     _refuse_others(document, BY_REQUEST)
@@ -43,19 +45,48 @@ def question(document: Any) -> Check | Request:
     return _request(document)
 
 
+def batch_of(documents: object) -> list[Any]:
+    """The items of a batch, not looked at yet.
+
+    Raises:
+        Refused: 422, it is not a list of 1 to 1000.
+    """
+    if not isinstance(documents, list) or not 1 <= len(documents) <= MAX_BATCH:
+        raise Refused(422, f"A batch is a list of 1 to {MAX_BATCH} checks.")
+    return documents
+
+
+def look(query: bytes) -> Check:
+    """`client=…&rule=…`, perhaps with `&cost=…`.
+
+    Raises:
+        Refused: 422, with the field that is wrong.
+    """
+    pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
+    asked = dict(pairs)
+    if len(asked) != len(pairs) or asked.keys() - set(BY_RULE):
+        raise Refused(422, "The query has 'client' and 'rule' and perhaps 'cost', each once, and nothing else.")
+    cost = asked.get("cost", "1")
+    return _check(asked, int(cost) if _is_number(cost) else cost)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 20
+
+
+def _check(fields: Mapping[str, Any], cost: object) -> Check:
+    return Check(_text(fields, "client"), _text(fields, "rule"), _cost(cost))
+
+
 def _cost(value: object) -> int:
     try:
         return check_cost(value)
     except UsageError as error:
-        raise Refused(422, f"{error}.") from error
+        raise Refused(422, f"'cost' must be a whole number of tokens from 0 to {MAX_COST:,}.") from error
 
 
-def as_text(document: Mapping[str, Any], name: str) -> str:
-    """The text in a field that must be there and not be empty.
-
-    Raises:
-        Refused: 422.
-    """
+def _text(document: Mapping[str, Any], name: str) -> str:
+    """The text in a field that must be there and not be empty."""
     value = document.get(name)
     if not isinstance(value, str) or not value:
         raise Refused(422, f"'{name}' must be a text that is not empty.")
@@ -77,6 +108,6 @@ def _request(document: Mapping[str, Any]) -> Request:
     headers = document.get("headers") or {}
     if not isinstance(headers, dict) or not all(isinstance(value, str) for value in headers.values()):
         raise Refused(422, "'headers' must be an object of texts.")
-    texts = {name: as_text(document, name) for name in BY_REQUEST[:-1] if document.get(name) is not None}
+    texts = {name: _text(document, name) for name in BY_REQUEST[:-1] if document.get(name) is not None}
     lower = {name.lower(): _encodable(value, "headers") for name, value in headers.items()}
     return Request(**texts, headers=lower)

@@ -14,11 +14,12 @@ __all__ = ["ClientGone", "Refused", "parse_json", "read_body"]
 
 
 class Refused(Exception):
-    """The request is answered with `reply`."""
+    """The request is answered with `reply`, a problem that says `detail`; `members` are further members of it."""
 
-    def __init__(self, status: int, detail: str) -> None:
+    def __init__(self, status: int, detail: str, **members: Any) -> None:
         super().__init__(status, detail)
-        self.reply: Reply = problem(status, detail)
+        self.detail = detail
+        self.reply: Reply = problem(status, detail, **members)
 
 
 class ClientGone(Exception):

@@ -7,12 +7,27 @@ was tried out is found with one lookup.
 from __future__ import annotations
 
 from hashlib import blake2b
+from typing import NamedTuple
 
-__all__ = ["api_key_digest", "fingerprint"]
+__all__ = ["KEPT", "Secrets", "api_key_digest", "fingerprint"]
 
 PURPOSE = b"limen api key"
 """Keeps these hashes apart from whatever else the same secret is used for."""
 LONGEST_BLAKE2B_KEY = 64
+KEPT = "kept-with-the-rules"
+"""The name of the secret that the rules database made, where a previous secret is asked for."""
+
+
+class Secrets(NamedTuple):
+    """What hashes are keyed with, and what they were keyed with before, while that is being replaced."""
+
+    current: bytes
+    previous: bytes | None = None
+
+    def digests(self, api_key: str) -> tuple[str, ...]:
+        """All that may stand for a key, today's first."""
+        today = api_key_digest(api_key, self.current)
+        return (today,) if self.previous is None else (today, api_key_digest(api_key, self.previous))
 
 
 def api_key_digest(api_key: str, secret: bytes) -> str:

@@ -1,4 +1,4 @@
-"""The JSON that the admin API shows and reads. Pure."""
+"""The JSON that the admin API shows of what is stored. Pure."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 from limen.admin.api_keys import fingerprint
 from limen.admin.records import StoredClient, StoredRule
 from limen.admin.stored_rules import document_of
-from limen.errors import RuleError, UsageError
+from limen.errors import RuleError
 
-__all__ = ["client_body", "rule_body", "rule_to_reset"]
+__all__ = ["client_body", "rule_body"]
 
 
 def rule_body(rule: StoredRule) -> dict[str, Any]:
@@ -27,12 +27,3 @@ def client_body(client: StoredClient) -> dict[str, Any]:
         "api_keys": len(client.digests),
         "fingerprints": [fingerprint(digest) for digest in client.digests],
     }
-
-
-def rule_to_reset(document: object) -> str | None:
-    if not isinstance(document, dict) or document.keys() - {"rule"}:
-        raise UsageError('write {"rule": "my-rule"}, or {} for all rules')
-    rule = document.get("rule")
-    if rule is not None and not isinstance(rule, str):
-        raise UsageError(f"the id of a rule is text, not {rule!r}")
-    return rule

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from limen.admin.api_keys import api_key_digest
+from limen.admin.api_keys import Secrets
 from limen.admin.precondition import ANYTHING, Precondition
 from limen.admin.queries import read_client, read_rule, read_rules
 from limen.admin.records import StoredClient, StoredRule
@@ -21,10 +21,10 @@ __all__ = ["Change"]
 class Change:
     """What can be done within one change. Made by `Repository.change`."""
 
-    def __init__(self, connection: AsyncConnection, revision: int, now: int, secret: bytes) -> None:
+    def __init__(self, connection: AsyncConnection, revision: int, now: int, secrets: Secrets) -> None:
         self._connection = connection
         self._stamp = {"revision": revision, "updated_at": now}
-        self._secret = secret
+        self._secrets = secrets
         self.revision = revision
 
     async def rules(self) -> tuple[StoredRule, ...]:
@@ -105,9 +105,11 @@ class Change:
         return True
 
     async def _replace_keys(self, client: str, keys: Iterable[str], current: int | None) -> tuple[str, ...]:
-        digests = sorted({api_key_digest(key, self._secret) for key in keys})
+        known_as = [self._secrets.digests(key) for key in keys]
+        digests = sorted({today for today, *_ in known_as})
         await self._run(delete(api_keys).where(api_keys.c.client_id == client))
-        taken = await self._run(select(api_keys.c.client_id).where(api_keys.c.digest.in_(digests)).limit(1))
+        anywhere = api_keys.c.digest.in_([digest for digests_of_key in known_as for digest in digests_of_key])
+        taken = await self._run(select(api_keys.c.client_id).where(anywhere).limit(1))
         owner = taken.scalar_one_or_none()
         if owner is not None:
             raise Conflict(f"one of these API keys belongs to client {owner!r}; take it from there first", current)

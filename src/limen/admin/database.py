@@ -69,6 +69,16 @@ class Database:
                 async with self._writer.begin() as connection:
                     yield connection
 
+    async def is_made(self) -> bool:
+        """Whether its tables are there. Makes none.
+
+        Raises:
+            RulesUnavailable: the database does not answer, or its tables are of another version.
+        """
+        with _translated(self._url):
+            async with asyncio.timeout(PATIENCE_S), self._reader.begin() as connection:
+                return await _is_made(connection)
+
     async def close(self) -> None:
         await self._reader.dispose()
         await self._writer.dispose()

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
-from limen.admin.api_keys import api_key_digest
+from limen.admin.api_keys import Secrets
 
 __all__ = ["ClientRecord", "Directory"]
+
+
+NO_SECRETS = Secrets(b"")
 
 
 class ClientRecord(NamedTuple):
@@ -34,13 +37,13 @@ class Directory:
 
     Args:
         clients: whoever is known.
-        secret: what the hashes of their API keys are keyed with.
+        secrets: what the hashes of their API keys are keyed with.
     """
 
-    __slots__ = ("_by_digest", "_clients", "_secret")
+    __slots__ = ("_by_digest", "_clients", "_secrets")
 
-    def __init__(self, clients: Iterable[Client] = (), secret: bytes = b"") -> None:
-        self._secret = secret
+    def __init__(self, clients: Iterable[Client] = (), secrets: Secrets = NO_SECRETS) -> None:
+        self._secrets = secrets
         self._by_digest: dict[str, ClientRecord] = {}
         self._clients = 0
         for client in clients:
@@ -53,4 +56,8 @@ class Directory:
 
     def find(self, api_key: str) -> ClientRecord | None:
         """Whose key this is; None when it is nobody's."""
-        return self._by_digest.get(api_key_digest(api_key, self._secret))
+        for digest in self._secrets.digests(api_key):
+            found = self._by_digest.get(digest)
+            if found is not None:
+                return found
+        return None

@@ -1,21 +1,21 @@
-"""The admin API over HTTP. It only translates: `limen.admin.service` decides."""
+"""The admin API over HTTP. It only translates: `limen.admin.service` decides, and a limiter reaches the buckets."""
 
 from __future__ import annotations
 
-import asyncio
 import hmac
-import json
 from enum import Enum
 from hashlib import sha256
-from typing import Annotated, Any
+from typing import Annotated
 
-from limen.admin.bodies import client_body, rule_body, rule_to_reset
-from limen.admin.openapi import CLIENT_BODY, DESCRIPTION, PROBLEMS, RESET_BODY, RULE_BODY
+from limen.admin.bodies import client_body, rule_body
+from limen.admin.buckets import Buckets, grant_body, grant_from, rule_to_reset
+from limen.admin.clients import client_name
+from limen.admin.http_io import answer, problem, read_json
+from limen.admin.openapi import CLIENT_BODY, DESCRIPTION, GRANT_BODY, PROBLEMS, RESET_BODY, RULE_BODY
 from limen.admin.precondition import Precondition, precondition
-from limen.admin.problems import Reply, conflict_reply, error_reply, problem_reply
+from limen.admin.problems import conflict_reply, error_reply, problem_reply
 from limen.admin.service import AdminService
-from limen.admin.strict_json import MAX_BYTES, json_from_text
-from limen.errors import Conflict, LimenError, MissingExtra, UsageError
+from limen.errors import Conflict, LimenError, MissingExtra
 
 try:
     from fastapi import APIRouter, Depends, FastAPI, Header, HTTPException, Request, Response
@@ -28,16 +28,15 @@ except ImportError as error:
 
 __all__ = ["admin_app"]
 
-BODY_SECONDS = 10.0
-"""The longest that a request body may take to arrive."""
 BEARER = HTTPBearer(auto_error=False, description="the admin token of the deployment")
 
 
-def admin_app(service: AdminService, token: str | None = None) -> FastAPI:
+def admin_app(service: AdminService, buckets: Buckets, token: str | None = None) -> FastAPI:
     """The admin API as an ASGI app, with its routes under `/admin` and `/openapi.json`.
 
     Args:
-        service: what it speaks for.
+        service: who keeps rules and clients.
+        buckets: who can reach the buckets, such as an `AsyncLimiter`.
         token: whoever asks must send it as `Authorization: Bearer TOKEN`; None asks for nothing, which is only for
             addresses that nobody else can reach.
     """
@@ -50,7 +49,7 @@ def admin_app(service: AdminService, token: str | None = None) -> FastAPI:
         redirect_slashes=False,
     )
     guards = [] if token is None else [Depends(_Guard(token).check)]
-    app.include_router(_router(_Routes(service)), dependencies=guards)
+    app.include_router(_router(_Routes(service), _BucketRoutes(buckets)), dependencies=guards)
     app.add_exception_handler(LimenError, _on_limen_error)
     app.add_exception_handler(AnyHTTPException, _on_http_error)
     app.add_exception_handler(RequestValidationError, _on_bad_parameter)
@@ -88,7 +87,7 @@ class _Routes:
     async def list_rules(self) -> Response:
         """All rules and the revision of the set that they are."""
         revision, rules = await self._service.rules()
-        return _answer({"revision": revision, "rules": [rule_body(rule) for rule in rules]})
+        return answer({"revision": revision, "rules": [rule_body(rule) for rule in rules]})
 
     async def get_rule(self, rule_id: str, condition: Condition) -> Response:
         rule = await self._service.rule(rule_id)
@@ -97,14 +96,14 @@ class _Routes:
         condition._replace(none_of=None).check(f"rule {rule_id!r}", rule.version)
         if not condition.holds(rule.version):
             return Response(status_code=304, headers=_etag(rule.version))
-        return _answer(rule_body(rule), 200, _etag(rule.version))
+        return answer(rule_body(rule), 200, _etag(rule.version))
 
     async def put_rule(self, request: Request, rule_id: str, condition: Condition, dry_run: bool = False) -> Response:
         """Make a rule, or replace it."""
-        rule, created = await self._service.put_rule(rule_id, await _json(request), condition, dry_run)
+        rule, created = await self._service.put_rule(rule_id, await read_json(request), condition, dry_run)
         if dry_run:
-            return _answer({**rule_body(rule), "dry_run": True})
-        return _answer(rule_body(rule), 201 if created else 200, _etag(rule.version))
+            return answer({**rule_body(rule), "dry_run": True})
+        return answer(rule_body(rule), 201 if created else 200, _etag(rule.version))
 
     async def delete_rule(self, rule_id: str, condition: Condition, dry_run: bool = False) -> Response:
         deleted = await self._service.delete_rule(rule_id, condition, dry_run)
@@ -113,27 +112,38 @@ class _Routes:
     async def get_client(self, client: str) -> Response:
         """A client's plan, and fingerprints of its API keys."""
         found = await self._service.client(client)
-        return _missing("client", client) if found is None else _answer(client_body(found), 200, _etag(found.revision))
+        return _missing("client", client) if found is None else answer(client_body(found), 200, _etag(found.revision))
 
     async def put_client(self, request: Request, client: str, condition: Condition, dry_run: bool = False) -> Response:
         """Make a client, or replace it: its plan, and its API keys when they are given."""
-        found, created = await self._service.put_client(client, await _json(request), condition, dry_run)
+        found, created = await self._service.put_client(client, await read_json(request), condition, dry_run)
         if dry_run:
-            return _answer({**client_body(found), "dry_run": True})
-        return _answer(client_body(found), 201 if created else 200, _etag(found.revision))
+            return answer({**client_body(found), "dry_run": True})
+        return answer(client_body(found), 201 if created else 200, _etag(found.revision))
 
     async def delete_client(self, client: str, condition: Condition, dry_run: bool = False) -> Response:
         """Delete a client. Its API keys are nobody's from then on."""
         deleted = await self._service.delete_client(client, condition, dry_run)
         return Response(status_code=204) if deleted else _missing("client", client)
 
+
+class _BucketRoutes:
+    def __init__(self, buckets: Buckets) -> None:
+        self._buckets = buckets
+
     async def reset_client(self, request: Request, client: str) -> Response:
         """Make a client's buckets full again."""
-        await self._service.reset(client, rule_to_reset(await _json(request, otherwise={})))
+        rule = rule_to_reset(await read_json(request, otherwise={}))
+        await self._buckets.reset(client_name(client), rule)
         return Response(status_code=204)
 
+    async def grant(self, request: Request) -> Response:
+        """Let a client spend more, on top of its limit and for a time."""
+        grant = grant_from(await read_json(request))
+        return answer(grant_body(grant, await self._buckets.grant(*grant)))
 
-def _router(routes: _Routes) -> APIRouter:
+
+def _router(routes: _Routes, buckets: _BucketRoutes) -> APIRouter:
     router = APIRouter(prefix="/admin", responses=PROBLEMS)
     add = router.add_api_route
     add("/rules", routes.list_rules, methods=["GET"], tags=["rules"])
@@ -143,74 +153,32 @@ def _router(routes: _Routes) -> APIRouter:
     # A client's name may be an address such as 2001:db8::/64, so it may hold a slash.
     client = "/clients/{client:path}"
     tags: list[str | Enum] = ["clients"]
-    add(f"{client}/reset", routes.reset_client, methods=["POST"], tags=tags, status_code=204, openapi_extra=RESET_BODY)
+    add(f"{client}/reset", buckets.reset_client, methods=["POST"], tags=tags, status_code=204, openapi_extra=RESET_BODY)
+    add("/grants", buckets.grant, methods=["POST"], tags=tags, openapi_extra=GRANT_BODY)
     add(client, routes.get_client, methods=["GET"], tags=tags)
     add(client, routes.put_client, methods=["PUT"], tags=tags, openapi_extra=CLIENT_BODY)
     add(client, routes.delete_client, methods=["DELETE"], tags=tags, status_code=204)
     return router
 
 
-async def _json(request: Request, otherwise: object = None) -> Any:
-    """The body as JSON; `otherwise` when there is none and that is given."""
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            body = await _body(request)
-    except TimeoutError as error:
-        raise HTTPException(408, f"The body was not complete after {BODY_SECONDS:g} seconds.") from error
-    if not body and otherwise is not None:
-        return otherwise
-    try:
-        return json_from_text(body)
-    except UsageError as error:
-        raise HTTPException(400, f"The body cannot be used: {error}.") from error
-
-
-async def _body(request: Request) -> bytes:
-    announced = request.headers.get("content-length", "")
-    size = int(announced[:20]) if announced.isdecimal() else 0
-    body = bytearray()
-    if size <= MAX_BYTES:
-        async for chunk in request.stream():
-            body += chunk
-            size = len(body)
-            if size > MAX_BYTES:
-                break
-    if size > MAX_BYTES:
-        raise HTTPException(413, f"The body is larger than {MAX_BYTES >> 20} MiB.")
-    return bytes(body)
-
-
 def _etag(version: int) -> dict[str, str]:
     return {"ETag": f'"{version}"'}
 
 
-def _answer(body: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return _response(Reply(status, body, headers or {}), "application/json")
-
-
-def _problem(reply: Reply) -> Response:
-    return _response(reply, "application/problem+json")
-
-
-def _response(reply: Reply, media_type: str) -> Response:
-    headers = {"Cache-Control": "no-store", **reply.headers}
-    return Response(json.dumps(reply.body, allow_nan=False), reply.status, headers, media_type)
-
-
 def _missing(what: str, name: str) -> Response:
-    return _problem(problem_reply(404, f"There is no {what} {name!r}."))
+    return problem(problem_reply(404, f"There is no {what} {name!r}."))
 
 
 async def _on_limen_error(request: Request, error: Exception) -> Response:
     if isinstance(error, Conflict):
         asked = precondition(request.headers.get("if-match"), request.headers.get("if-none-match"))
-        return _problem(conflict_reply(error, not asked.holds(error.current)))
-    return _problem(error_reply(error if isinstance(error, LimenError) else LimenError(str(error))))
+        return problem(conflict_reply(error, not asked.holds(error.current)))
+    return problem(error_reply(error if isinstance(error, LimenError) else LimenError(str(error))))
 
 
 async def _on_http_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, AnyHTTPException)
-    return _problem(problem_reply(error.status_code, str(error.detail), dict(error.headers or {})))
+    return problem(problem_reply(error.status_code, str(error.detail), dict(error.headers or {})))
 
 
 async def _on_bad_parameter(_request: Request, error: Exception) -> Response:
@@ -219,7 +187,7 @@ async def _on_bad_parameter(_request: Request, error: Exception) -> Response:
         {"rule": None, "field": str(found["loc"][-1]), "message": f"{found['msg']}, not {found.get('input')!r}"}
         for found in error.errors()
     ]
-    return _problem(problem_reply(422, "A parameter of the address is wrong.", problems=problems))
+    return problem(problem_reply(422, "A parameter of the address is wrong.", problems=problems))
 
 
 async def _on_disconnect(_request: Request, _error: Exception) -> Response:
@@ -227,4 +195,4 @@ async def _on_disconnect(_request: Request, _error: Exception) -> Response:
 
 
 async def _on_surprise(_request: Request, _error: Exception) -> Response:
-    return _problem(problem_reply(500, "Something went wrong here that should not have; the log says what."))
+    return problem(problem_reply(500, "Something went wrong here that should not have; the log says what."))

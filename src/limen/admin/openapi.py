@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["CLIENT_BODY", "DESCRIPTION", "PROBLEMS", "RESET_BODY", "RULE_BODY"]
+__all__ = ["CLIENT_BODY", "DESCRIPTION", "GRANT_BODY", "PROBLEMS", "RESET_BODY", "RULE_BODY"]
 
 Json = dict[str, Any]
 
@@ -76,6 +76,23 @@ RESET: Json = {
     "properties": {"rule": {"type": ["string", "null"], "description": "left out: all rules"}},
 }
 
+GRANT: Json = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["client", "rule", "tokens"],
+    "properties": {
+        "client": TEXT,
+        "rule": TEXT,
+        "tokens": {"type": "integer", "minimum": 1, "maximum": 1_000_000_000, "description": "on top of its limit"},
+        "for": {
+            "oneOf": [{"type": "number", "exclusiveMinimum": 0}, TEXT],
+            "description": "seconds, or as 90s, 15m, 1h, 1d; at most 30 days",
+            "default": "1h",
+        },
+    },
+    "examples": [{"client": "acme", "rule": "search", "tokens": 50, "for": "1h"}],
+}
+
 PROBLEM: Json = {
     "type": "object",
     "required": ["type", "title", "status", "detail"],
@@ -106,6 +123,7 @@ def _body(schema: Json, required: bool = True) -> Json:
 RULE_BODY = _body(RULE)
 CLIENT_BODY = _body(CLIENT)
 RESET_BODY = _body(RESET, required=False)
+GRANT_BODY = _body(GRANT)
 
 _MEANINGS = {
     400: "not JSON",
@@ -115,7 +133,7 @@ _MEANINGS = {
     412: "somebody changed it meanwhile",
     413: "larger than 1 MiB",
     422: "a field is wrong; `problems` says which",
-    503: "the rules database does not answer",
+    503: "the rules database or the store does not answer",
 }
 PROBLEMS: dict[int | str, Json] = {
     status: {"description": meaning, "content": {"application/problem+json": {"schema": PROBLEM}}}

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Self
 
+from limen.admin.api_keys import KEPT, Secrets
 from limen.admin.records import Snapshot, StoredClient, StoredRule
 from limen.errors import MissingExtra
 
@@ -30,14 +31,23 @@ class Repository:
         url: `sqlite:///path`, `sqlite:////absolute/path` or `postgresql://…`.
         secret: the deployment secret when it is kept elsewhere; else the database makes one and every process that
             shares the database shares it.
+        previous: the secret before it, while it is being replaced; KEPT for the one that the database made.
         now: Unix time in seconds.
 
     Every method raises `RulesUnavailable` while the database does not answer.
     """
 
-    def __init__(self, url: str, secret: bytes | None = None, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        url: str,
+        secret: bytes | None = None,
+        now: Callable[[], float] = time.time,
+        *,
+        previous: bytes | None = None,
+    ) -> None:
         self._database = Database(url)
-        self._secret = secret
+        self._secret, self._previous = secret, previous
+        self._secrets: Secrets | None = None
         self._now = now
 
     @classmethod
@@ -65,12 +75,18 @@ class Repository:
         async with self._database.reading() as connection:
             return await read_revision(connection)
 
-    async def secret(self) -> bytes:
-        """The deployment secret, which API keys and bucket names are hashed with."""
-        if self._secret is None:
-            async with self._database.reading() as connection:
-                self._secret = bytes.fromhex((await connection.execute(select(meta.c.secret))).scalar_one())
-        return self._secret
+    async def secrets(self) -> Secrets:
+        """The deployment secret, which API keys and bucket names are hashed with, and the one before it."""
+        if self._secrets is None:
+            current = await self._kept_secret() if self._secret is None else self._secret
+            previous = await self._kept_secret() if self._previous == KEPT.encode() else self._previous
+            self._secrets = Secrets(current, previous)
+        return self._secrets
+
+    async def _kept_secret(self) -> bytes:
+        """The one that the database made."""
+        async with self._database.reading() as connection:
+            return bytes.fromhex((await connection.execute(select(meta.c.secret))).scalar_one())
 
     async def snapshot(self) -> Snapshot:
         """Everything, as it was at one moment."""
@@ -97,10 +113,10 @@ class Repository:
         Args:
             dry_run: do everything, then undo it.
         """
-        secret = await self.secret()
+        secrets = await self.secrets()
         async with self._database.writing() as connection:
             moved_on = update(meta).values(revision=meta.c.revision + 1).returning(meta.c.revision)
             revision = int((await connection.execute(moved_on)).scalar_one())
-            yield Change(connection, revision, int(self._now()), secret)
+            yield Change(connection, revision, int(self._now()), secrets)
             if dry_run:
                 await connection.rollback()

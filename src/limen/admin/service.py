@@ -19,10 +19,7 @@ from limen.rules.ruleset import RuleSet
 if TYPE_CHECKING:
     from limen.admin.change import Change
 
-__all__ = ["AdminService", "Changed", "PutClient", "PutRule", "Reset"]
-
-Reset = Callable[[str, str | None], Awaitable[None]]
-"""`(client, rule or None for all)`: make the client's buckets full again, such as `AsyncLimiter.reset`."""
+__all__ = ["AdminService", "Changed", "PutClient", "PutRule"]
 
 Changed = Callable[[], Awaitable[None]]
 """Somebody should look at the database now. Must not raise."""
@@ -47,15 +44,13 @@ class AdminService:
 
     Args:
         repository: the rules database.
-        reset: fills a client's buckets again.
         changed: is awaited after each change, so that it is in force here when the change is answered.
 
     Every method raises `RulesUnavailable` while the database does not answer.
     """
 
-    def __init__(self, repository: Repository, *, reset: Reset, changed: Changed = nobody) -> None:
+    def __init__(self, repository: Repository, *, changed: Changed = nobody) -> None:
         self._repository = repository
-        self._reset = reset
         self.changed = changed
 
     async def rules(self) -> tuple[int, tuple[StoredRule, ...]]:
@@ -163,15 +158,6 @@ class AdminService:
             deleted = await change.delete_client(client_name(client), condition)
         await self._tell(dry_run)
         return deleted
-
-    async def reset(self, client: str, rule_id: str | None = None) -> None:
-        """Make the client's buckets full again, under one rule or under all.
-
-        Raises:
-            UsageError: no such rule.
-            StoreError: the counter store does not answer.
-        """
-        await self._reset(client_name(client), rule_id)
 
     async def _tell(self, dry_run: bool) -> None:
         if not dry_run:

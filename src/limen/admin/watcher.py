@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from limen.admin.api_keys import Secrets
 from limen.admin.directory import Directory
 from limen.admin.polling import Poller
 from limen.admin.records import Snapshot, StoredRule
@@ -21,7 +22,7 @@ class RulesDatabase(Protocol):
 
     async def revision(self) -> int: ...
     async def snapshot(self) -> Snapshot: ...
-    async def secret(self) -> bytes: ...
+    async def secrets(self) -> Secrets: ...
 
 
 class Watcher(Poller[int]):
@@ -64,7 +65,7 @@ class Watcher(Poller[int]):
 
     async def load(self) -> int:
         snapshot = await self._repository.snapshot()
-        self._on_clients(Directory(snapshot.clients, await self._repository.secret()))
+        self._on_clients(Directory(snapshot.clients, await self._repository.secrets()))
         # In a thread: a set of a thousand rules, or a row that somebody filled with rubbish, must not hold up requests.
         ruleset = await asyncio.to_thread(_ruleset, snapshot.rules, snapshot.revision)
         self._on_rules(ruleset)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from types import TracebackType
@@ -10,9 +11,10 @@ from typing import Any, Self
 from limen.adapters.identity import ApiKeyIdentity
 from limen.adapters.telemetry.prometheus import PrometheusObserver
 from limen.admin.directory import ClientRecord, Directory
-from limen.admin.repository import Repository
 from limen.admin.watcher import Watcher
+from limen.apps.repositories import repository_for
 from limen.apps.settings import Shared
+from limen.apps.store_look import warn_of_store
 from limen.engine.aio import AsyncLimiter
 from limen.errors import LimenError
 from limen.rules.ruleset import RuleSet
@@ -38,15 +40,18 @@ class Backend:
     def __init__(self, settings: Shared) -> None:
         self.settings = settings
         self.metrics = PrometheusObserver()
-        self.repository = Repository(settings.rules_db, settings.secret.encode() if settings.secret else None)
+        self.repository = repository_for(settings)
         self._directory = Directory()
+        self._look: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         settings = self.settings
         try:
+            secrets = await self.repository.secrets()
             self.limiter = AsyncLimiter(
                 settings.store,
-                secret=await self.repository.secret(),
+                secret=secrets.current,
+                previous_secret=secrets.previous,
                 gateways=settings.gateways,
                 deadline_ms=settings.deadline_ms,
                 observer=self.metrics,
@@ -64,11 +69,15 @@ class Backend:
             raise
         await self.limiter.start()
         self.watcher.start()
+        self._look = asyncio.create_task(warn_of_store(settings.store), name="limen look at the store")
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._look is not None:
+            self._look.cancel()
+            await asyncio.wait([self._look])
         await self.watcher.stop()
         await self.limiter.close()
         await self.repository.close()

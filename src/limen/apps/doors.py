@@ -54,8 +54,8 @@ def ops_door(backend: Backend) -> App:
 
 def service_door(backend: Backend, token: str | None) -> App:
     """The service: the check API, and the admin API beside it."""
-    service = AdminService(backend.repository, changed=backend.catch_up, reset=backend.limiter.reset)
-    admin = Dated(admin_app(service, token))
+    service = AdminService(backend.repository, changed=backend.catch_up)
+    admin = Dated(admin_app(service, backend.limiter, token))
     ops = ops_door(backend)
 
     async def door(scope: Scope, receive: Receive, send: Send) -> None:

@@ -25,6 +25,7 @@ class Shared:
         store: URL of the counter store.
         rules_db: URL of the rules database.
         secret: keys the hashes of clients and API keys; by default the one that is kept with the rules.
+        previous_secret: the one before it, while it is being replaced; `kept-with-the-rules` for that of the database.
         gateways: how many processes decide; each gets that part of a limit while the store is away.
         deadline_ms: the longest that a decision waits for the store.
         poll_s: seconds between two looks at the rules.
@@ -36,6 +37,7 @@ class Shared:
     store: str
     rules_db: str
     secret: str | None = field(default=None, repr=False)
+    previous_secret: str | None = field(default=None, repr=False)
     gateways: int = 1
     deadline_ms: float = 5.0
     poll_s: float = 10.0
@@ -44,14 +46,23 @@ class Shared:
     dialects: tuple[str, ...] = ("ietf-11", "legacy")
 
     def __post_init__(self) -> None:
-        if self.secret is not None and not MIN_SECRET <= len(self.secret.encode()) <= 64:
-            raise SettingsError(f"the secret must have {MIN_SECRET} to 64 bytes; make one with: openssl rand -hex 24")
+        _check_secrets(self.secret, self.previous_secret)
         if not 0.5 <= self.deadline_ms <= 1000:
             raise SettingsError(f"deadline_ms must be between 0.5 and 1000, not {self.deadline_ms}")
         if not 0.1 <= self.poll_s <= 30:
             raise SettingsError(f"poll_s must be between 0.1 and 30, not {self.poll_s}")
         if not FIELD_NAME.fullmatch(self.api_key_header):
             raise SettingsError(f"{self.api_key_header!r} is not the name of a header; write it like X-API-Key")
+
+
+def _check_secrets(secret: str | None, previous: str | None) -> None:
+    for name, each in (("secret", secret), ("previous secret", previous)):
+        if each is not None and not MIN_SECRET <= len(each.encode()) <= 64:
+            raise SettingsError(f"the {name} must have {MIN_SECRET} to 64 bytes; make one with: openssl rand -hex 24")
+    if previous is not None and secret is None:
+        raise SettingsError("there is a previous secret and none that replaces it; set LIMEN_SECRET to the new one")
+    if previous is not None and previous == secret:
+        raise SettingsError("the secret and the previous secret are the same; give the new one as LIMEN_SECRET")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,6 +63,6 @@ async def run_up(
 
 async def _prepare(backend: Backend, rules: Sequence[Rule]) -> None:
     """Rules to begin with: those given, else those that are there, else the demo's."""
-    service = AdminService(backend.repository, reset=backend.limiter.reset, changed=backend.catch_up)
+    service = AdminService(backend.repository, changed=backend.catch_up)
     await service.apply({rule.id: rule.to_document() for rule in rules})
     await seed_demo(service)

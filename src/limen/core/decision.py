@@ -48,6 +48,9 @@ class Decision(NamedTuple):
     shadow: tuple[str, ...] = ()
     """Rules in shadow mode that would have denied."""
     policy: Policy | None = None
+    atomic: bool = True
+    """All rules were decided in one step. False when their buckets lie on several shards of the store: each was asked
+    at the same moment, and what was taken was given back when another denied."""
 
     @property
     def status(self) -> int:

@@ -16,15 +16,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
+from typing import ClassVar
 
+from limen.core.token_bucket import Bucket, level_of, settle
 from limen.errors import UsageError
 
-__all__ = ["MAX_CAPACITY", "MAX_REFILL_PER_SEC", "Limit", "exact_rate"]
+__all__ = ["MAX_CAPACITY", "MAX_REFILL_PER_SEC", "Limit", "bucket_like", "check_window", "exact_rate"]
 
 US_PER_SEC = 1_000_000
 MAX_TICKS = 2**52
 """A full bucket in ticks: half of 2^53, so that one more token (an oversized cost) is exact too."""
 MAX_TICKS_PER_US = 1_000_000
+MIN_WINDOW_US, MAX_WINDOW_US = 1000, 70 * 365 * 86_400 * US_PER_SEC
 MAX_CAPACITY = 10**9
 MAX_REFILL_PER_SEC = 10**6
 
@@ -63,6 +66,8 @@ class Limit:
         _set(self, "full_ticks", self.capacity * token_ticks)
         _set(self, "start_ticks", int(self.capacity * token_ticks * self.start))
 
+    algorithm: ClassVar[str] = "token_bucket"
+
     @property
     def refills(self) -> bool:
         return self.ticks_per_us > 0
@@ -73,6 +78,54 @@ class Limit:
         if not self.refills:
             return None
         return max(1, ceil(self.capacity / self.refill_per_sec))
+
+    def look(self, state: Bucket | None, now_us: int, cost: int) -> int:
+        """Ticks in the bucket at `now_us`."""
+        return level_of(state, self, now_us)
+
+    def spend(self, state: Bucket | None, now_us: int, cost: int) -> Bucket:
+        """The bucket once `cost` tokens, which are there, are taken."""
+        return settle(level_of(state, self, now_us) - cost * self.token_ticks, self, now_us)
+
+    def stepped_back(self, state: Bucket, now_us: int) -> bool:
+        """Whether the tokens were there at a moment that has not come yet."""
+        return state.anchor_us > now_us
+
+    def allows(self, level: int, cost: int) -> bool:
+        """Whether a bucket that holds `level` ticks has `cost` tokens. More than the capacity is never there."""
+        return cost <= self.capacity and level >= cost * self.token_ticks
+
+    def remaining(self, level: int) -> int:
+        """Whole tokens, rounded down."""
+        return level // self.token_ticks
+
+    def after(self, level: int, cost: int) -> int:
+        """The level once `cost` tokens are taken."""
+        return level - cost * self.token_ticks
+
+    def retry_after_us(self, level: int, cost: int) -> int | None:
+        """Microseconds until `cost` tokens are there, rounded up; 0 when they are, None when they never will be."""
+        if cost > self.capacity:
+            return None
+        missing = cost * self.token_ticks - level
+        if missing <= 0:
+            return 0
+        return -(-missing // self.ticks_per_us) if self.ticks_per_us else None
+
+    def reset_after_us(self, level: int) -> int | None:
+        """Microseconds until the bucket is full, rounded up; None when it never will be."""
+        missing = self.full_ticks - level
+        if missing <= 0:
+            return 0
+        return -(-missing // self.ticks_per_us) if self.ticks_per_us else None
+
+    def later(self, level: int, us: int, cost: int, refused: int) -> int | None:
+        """The most that the bucket can hold `us` later, when that is less than `cost` tokens; else None."""
+        grown = min(level + us * self.ticks_per_us, max(level, self.full_ticks))
+        return None if self.allows(grown, cost) else grown
+
+    def raised(self, level: int, tokens: int) -> int:
+        return level + tokens * self.token_ticks
 
     def share(self, parts: int, start: Fraction, at_least: int = 1) -> Limit:
         """What one of `parts` gateways may admit on its own, beginning with `start` of its part.
@@ -121,3 +174,18 @@ def exact_rate(tokens_per_sec: float | Fraction) -> Fraction:
     if rate >= 1:
         return rate.limit_denominator(1_000_000)
     return 1 / (1 / rate).limit_denominator(1_000_000)
+
+
+def bucket_like(capacity: int, window_us: int) -> Limit:
+    """The token bucket that lets as much through as `capacity` in each window, on average."""
+    return Limit(capacity, min(Fraction(capacity * US_PER_SEC, window_us), Fraction(MAX_REFILL_PER_SEC)))
+
+
+def check_window(window_us: int) -> None:
+    """Refuse a window that no store can keep.
+
+    Raises:
+        UsageError: shorter than a millisecond or longer than 70 years.
+    """
+    if not MIN_WINDOW_US <= window_us <= MAX_WINDOW_US:
+        raise UsageError(f"a window must last 1 ms to 70 years, not {window_us / US_PER_SEC:g} s")

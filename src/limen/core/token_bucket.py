@@ -10,7 +10,7 @@ with the anchor moved on by exactly one emission interval for each token grown. 
 `TAT = anchor + (capacity − whole) · T`, but `whole` is a count of tokens: it survives a change of the limit, clamped
 to the new capacity.
 
-Rules that hold everywhere, and in the Lua twin (`stores/valkey/scripts/take.lua`):
+Rules that hold everywhere, and in the Lua twin (`stores/valkey/scripts/token_bucket.lua`):
 
 - a bucket that nobody knows starts with `start_ticks` (full, but for local shares);
 - a full bucket is full: what would grow beyond the capacity is lost, fractions too;
@@ -21,11 +21,12 @@ Rules that hold everywhere, and in the Lua twin (`stores/valkey/scripts/take.lua
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from limen.core.limit import Limit
+if TYPE_CHECKING:
+    from limen.core.limit import Limit
 
-__all__ = ["NEVER_REFILLS_TTL_MS", "Bucket", "level_of", "reset_after_us", "retry_after_us", "settle", "ttl_ms"]
+__all__ = ["NEVER_REFILLS_TTL_MS", "Bucket", "level_of", "settle", "ttl_ms"]
 
 NEVER_REFILLS_TTL_MS = 30 * 86_400_000
 """How long a quota that never refills is remembered after its last use: 30 days."""
@@ -58,29 +59,9 @@ def settle(level: int, limit: Limit, now_us: int) -> Bucket:
     return Bucket(whole, now_us + back_us, part)
 
 
-def retry_after_us(level: int, limit: Limit, cost: int) -> int | None:
-    """Microseconds until `cost` tokens are there, rounded up; 0 when they are, None when they never will be."""
-    missing = cost * limit.token_ticks - level
-    if missing <= 0:
-        return 0
-    if cost > limit.capacity or not limit.ticks_per_us:
-        return None
-    return -(-missing // limit.ticks_per_us)
-
-
-def reset_after_us(level: int, limit: Limit) -> int | None:
-    """Microseconds until the bucket is full, rounded up; None when it never will be."""
-    missing = limit.full_ticks - level
-    if not missing:
-        return 0
-    if not limit.ticks_per_us:
-        return None
-    return -(-missing // limit.ticks_per_us)
-
-
 def ttl_ms(level: int, limit: Limit) -> int:
     """How long a bucket must be remembered: until it is full, rounded up, at least 1 ms."""
-    reset = reset_after_us(level, limit)
+    reset = limit.reset_after_us(level)
     if reset is None:
         return NEVER_REFILLS_TTL_MS
     return max(1, -(-reset // 1000))

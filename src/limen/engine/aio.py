@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
@@ -10,7 +11,7 @@ from limen.core.decision import Decision, Source
 from limen.core.events import Observer
 from limen.engine.clock import Clock, SystemClock
 from limen.engine.conclude import conclude
-from limen.engine.deciding import Deciding, as_ruleset, looking
+from limen.engine.deciding import Deciding, Question, as_ruleset, grant_plan, looking, with_cost
 from limen.engine.open_store import open_store
 from limen.engine.plan import Plan, plan_request
 from limen.engine.sources import RuleSource, rule_source
@@ -18,20 +19,25 @@ from limen.errors import StoreError
 from limen.rules.model import Rule
 from limen.rules.request import Request
 from limen.rules.ruleset import RuleSet
+from limen.stores.base import AsyncStore
 
 __all__ = ["AsyncLimiter"]
+
+AT_ONCE = 64
 
 
 class AsyncLimiter(Deciding):
     """Rate limits shared by every process that uses the same store.
 
     Args:
-        store: `memory://`, `valkey://[user:password@]host:port/db`, `valkeys://…` for TLS; `redis` spellings too.
+        store: `memory://`, `valkey://[user:password@]host:port/db`, `valkeys://…` for TLS; `redis` spellings too. Or
+            a store of your own, which the limiter starts and closes.
         rules: rules, a `RuleSet`, or where they are kept: `file:///rules.yaml`, `sqlite:///limen.db`,
             `postgresql://…`. Those are watched and swapped in when they change.
         clock: for everything local (memory store, deny cache, local shares); by default the monotonic clock.
         secret: keys the hash under which clients are known in the store; the same in every process. Without one the
             hash is still one-way, but whoever reads the store can try names.
+        previous_secret: the secret before it, while it is being replaced: buckets are then kept under both.
         gateways: how many processes decide; each gets that part of a limit while the store is away.
         deadline_ms: the longest that a decision waits for the store.
         observer: is told of every decision.
@@ -43,17 +49,18 @@ class AsyncLimiter(Deciding):
 
     def __init__(
         self,
-        store: str = "memory://",
+        store: str | AsyncStore = "memory://",
         rules: Iterable[Rule] | RuleSet | str = (),
         *,
         clock: Clock | None = None,
         secret: str | bytes | None = None,
+        previous_secret: str | bytes | None = None,
         gateways: int = 1,
         deadline_ms: float = 5.0,
         observer: Observer | None = None,
     ) -> None:
         clock = clock or SystemClock()
-        self._store = open_store(store, clock, secret, deadline_ms)
+        self._store = open_store(store, clock, secret, deadline_ms, previous_secret)
         self._rules_source: RuleSource | None = rule_source(rules, self.use_rules) if isinstance(rules, str) else None
         ruleset = RuleSet() if isinstance(rules, str) else as_ruleset(rules)
         source: Source = "memory" if self._store.state == "memory" else "store"
@@ -109,10 +116,40 @@ class AsyncLimiter(Deciding):
         if early is not None:
             return early
         try:
-            levels = await self._store.take(looking(plan))
+            seen = await self._store.take(looking(plan))
         except StoreError as error:
             return self._without_store(plan, error, now_us, spend=False)
-        return conclude(plan, levels, self._source, spend=False)
+        return conclude(plan, seen, self._source, spend=False)
+
+    async def check_many(self, questions: Iterable[Question]) -> list[Decision]:
+        """`check` for each of (client, rule) or (client, rule, cost), in their order; each is decided for itself. They
+        are asked 64 at a time: what is asked at once must be answered within one deadline.
+
+        Raises:
+            UsageError: one of them makes no sense; then none was spent.
+        """
+        plans = [self._planned(*with_cost(question)) for question in questions]
+        decisions: list[Decision] = []
+        for at in range(0, len(plans), AT_ONCE):
+            decisions += await asyncio.gather(*map(self._decide, plans[at : at + AT_ONCE]))
+        return decisions
+
+    async def grant(self, client: str, rule: str, tokens: int, seconds: float = 3600.0) -> Decision:
+        """Let `client` spend `tokens` more under `rule` until `seconds` from now; what it has now.
+
+        They are spent after the bucket's own. Grants add up and last until the latest end. A single cost above the
+        capacity stays impossible.
+
+        Raises:
+            StoreError: the store did not answer; they may have been granted.
+        """
+        plan = grant_plan(self._ruleset, client, rule, tokens, seconds)
+        op = plan.ops[0]
+        try:
+            seen = await self._store.grant(op, tokens, round(seconds * 1_000_000))
+        finally:
+            self._forget(op.identity, op.rule)
+        return conclude(plan, [seen], self._source, spend=False)
 
     async def reset(self, client: str, rule: str | None = None) -> None:
         """Give `client` a full bucket under `rule`, or under every rule that is keyed by the client alone.
@@ -120,9 +157,9 @@ class AsyncLimiter(Deciding):
         Raises:
             StoreError: the store did not answer; the buckets may be as they were.
         """
-        for identity, rule_id in self._buckets_of(client, rule):
+        for identity, rule_id, colocate in self._buckets_of(client, rule):
             try:
-                await self._store.reset(identity, rule_id)
+                await self._store.reset(identity, rule_id, colocate)
             finally:
                 self._forget(identity, rule_id)  # last: a refusal that was under way meanwhile must not outlive it
 
@@ -131,11 +168,12 @@ class AsyncLimiter(Deciding):
         decision = self._at_once(plan, asked_us)
         if decision is None:
             try:
-                levels = await self._store.take(plan.ops)
+                seen = await self._store.take(plan.ops)
             except StoreError as error:
                 decision = self._without_store(plan, error, asked_us)
             else:
-                decision = self._concluded(plan, levels, asked_us)
+                atomic = len(plan.ops) == 1 or self._store.atomic(plan.ops)
+                decision = self._concluded(plan, seen, asked_us, atomic)
         if self._observer is not None:
             self._observer.on_decision(decision, self._now_us() - asked_us)
         return decision

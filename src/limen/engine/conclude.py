@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import inf
 
+from limen.core.algorithm import AnyLimit, Seen
 from limen.core.decision import Decision, Reason, Source
 from limen.core.limit import Limit
-from limen.core.token_bucket import retry_after_us
 from limen.engine.plan import Plan
 from limen.rules.model import Rule
 from limen.stores.base import Op
 
-__all__ = ["UNDECIDED_RETRY_MS", "conclude", "conclude_banned", "conclude_one", "no_limit", "undecided"]
+__all__ = [
+    "UNDECIDED_RETRY_MS",
+    "conclude",
+    "conclude_any",
+    "conclude_banned",
+    "conclude_one",
+    "no_limit",
+    "undecided",
+]
 
 UNDECIDED_RETRY_MS = 1000
 """What a client is told when the store cannot answer and its rule is closed: by then it has been probed again."""
@@ -38,119 +46,111 @@ def undecided(rule: Rule) -> Decision:
 
 
 def conclude_one(rule: Rule, limit: Limit, cost: int, level: int, source: Source, degraded: bool = False) -> Decision:
-    """The decision when one enforced rule applies: the common case, without a detour.
+    """The decision when one enforced token bucket applies: the common case, without a detour.
 
     Args:
         level: ticks in the bucket before the decision.
     """
-    token_ticks, per_ms = limit.token_ticks, limit.ticks_per_ms
+    token_ticks, per_ms, capacity = limit.token_ticks, limit.ticks_per_ms, limit.capacity
     left = level - cost * token_ticks
+    if not per_ms or level > limit.full_ticks or cost > capacity:  # never refills; holds a grant; never fits
+        return conclude_any(rule, limit, cost, level, source, degraded)
     if left < 0:
-        return _denied(rule, limit, cost, level, source, degraded)
-    reset_ms = -((left - limit.full_ticks) // per_ms) if per_ms else _ms(limit.full_ticks - left, limit)
+        return _denied_one(rule, limit, -left, level, source, degraded)
+    reset_ms, policy = -((left - limit.full_ticks) // per_ms), rule.policy
     return _new(
         Decision,
-        (
-            True,
-            limit.capacity,
-            left // token_ticks,
-            0,
-            reset_ms,
-            rule.id,
-            "allowed",
-            source,
-            degraded,
-            (),
-            rule.policy,
-        ),
+        (True, capacity, left // token_ticks, 0, reset_ms, rule.id, "allowed", source, degraded, (), policy, True),
+    )
+
+
+def _denied_one(rule: Rule, limit: Limit, missing: int, level: int, source: Source, degraded: bool) -> Decision:
+    """`_denied` for a token bucket that lacks `missing` ticks and will have them."""
+    per_ms, capacity, left = limit.ticks_per_ms, limit.capacity, level // limit.token_ticks
+    retry_ms, reset_ms = -(-missing // per_ms), -((level - limit.full_ticks) // per_ms)
+    return _new(
+        Decision,
+        (False, capacity, left, retry_ms, reset_ms, rule.id, "over_limit", source, degraded, (), rule.policy, True),
     )
 
 
 def conclude(
-    plan: Plan, levels: Sequence[int], source: Source, *, spend: bool = True, degraded: bool = False
+    plan: Plan,
+    seen: Sequence[Seen],
+    source: Source,
+    *,
+    spend: bool = True,
+    degraded: bool = False,
+    atomic: bool = True,
 ) -> Decision:
     """The decision when several rules apply. All enforced ones must allow; the one nearest exhaustion is shown.
 
     Args:
-        levels: ticks in each bucket before the decision, in the order of `plan.ops`.
+        seen: what was in each bucket before the decision, in the order of `plan.ops`.
         spend: whether the store took the cost of what was allowed.
+        atomic: whether it was decided in one step.
     """
-    found = [_Finding(*each) for each in zip(plan.rules, plan.ops, levels, strict=True)]
+    found = [_Finding(*each) for each in zip(plan.rules, plan.ops, seen, strict=True)]
     enforced = [each for each in found if each.op.enforce]
     shadow = () if len(enforced) == len(found) else _would_have_denied(found)
     if not enforced:
         return no_limit(shadow)
-    denied = [each for each in enforced if each.left < 0]
-    if denied:
-        worst = max(denied, key=_Finding.wait)
-        return _denied(worst.rule, worst.limit, worst.op.cost, worst.level, source, degraded, shadow)
-    shown = min(enforced, key=_Finding.nearness)
-    rule, limit, left = shown.rule, shown.limit, shown.left if spend else shown.level
-    reset_ms = _ms(limit.full_ticks - left, limit)
-    return _new(
-        Decision,
-        (
-            True,
-            limit.capacity,
-            left // limit.token_ticks,
-            0,
-            reset_ms,
-            rule.id,
-            "allowed",
-            source,
-            degraded,
-            shadow,
-            rule.policy,
-        ),
+    denied = [each for each in enforced if not each.allowed]
+    shown = max(denied, key=_Finding.wait) if denied else min(enforced, key=_Finding.nearness)
+    decision = conclude_any(shown.rule, shown.limit, shown.op.cost, shown.seen, source, degraded, spend)
+    return decision if not shadow and atomic else decision._replace(shadow=shadow, atomic=atomic)
+
+
+def conclude_any(
+    rule: Rule, limit: AnyLimit, cost: int, seen: Seen, source: Source, degraded: bool = False, spend: bool = True
+) -> Decision:
+    """The decision of one bucket, whatever counts in it."""
+    if not limit.allows(seen, cost):
+        return _denied(rule, limit, cost, seen, source, degraded)
+    left = limit.after(seen, cost) if spend else seen
+    remaining, reset_ms = limit.remaining(left), _ms(limit.reset_after_us(left))
+    return Decision(
+        True, limit.capacity, remaining, 0, reset_ms, rule.id, "allowed", source, degraded, policy=rule.policy
     )
 
 
 class _Finding:
-    """What was found in one bucket, and what is left of it when the cost is taken: less than 0 when it is not there."""
+    """What was found in one bucket."""
 
-    __slots__ = ("left", "level", "limit", "op", "rule")
+    __slots__ = ("allowed", "limit", "op", "rule", "seen")
 
-    def __init__(self, rule: Rule, op: Op, level: int) -> None:
+    def __init__(self, rule: Rule, op: Op, seen: Seen) -> None:
         self.rule = rule
         self.op = op
-        self.level = level
-        self.limit = limit = op.limit
-        self.left = level - op.cost * limit.token_ticks
+        self.seen = seen
+        self.limit = op.limit
+        self.allowed = op.limit.allows(seen, op.cost)
 
     def wait(self) -> float:
-        wait = retry_after_us(self.level, self.limit, self.op.cost)
+        wait = self.limit.retry_after_us(self.seen, self.op.cost)
         return inf if wait is None else wait
 
     def nearness(self) -> tuple[int, float]:
-        """Whole tokens left, then how long until full: the smallest is nearest exhaustion."""
-        limit, left = self.limit, self.left
-        per_us, missing = limit.ticks_per_us, limit.full_ticks - left
-        return left // limit.token_ticks, -missing // per_us if per_us else -inf if missing else 0
+        """Whole tokens left, then how long until all are there: the smallest is nearest exhaustion."""
+        left = self.limit.after(self.seen, self.op.cost)
+        reset = self.limit.reset_after_us(left)
+        return self.limit.remaining(left), -inf if reset is None else -reset
 
 
 def _would_have_denied(found: Iterable[_Finding]) -> tuple[str, ...]:
     """Rules in shadow mode whose tokens were not there."""
-    return tuple(each.rule.id for each in found if not each.op.enforce and each.left < 0)
+    return tuple(each.rule.id for each in found if not each.op.enforce and not each.allowed)
 
 
-def _denied(
-    rule: Rule, limit: Limit, cost: int, level: int, source: Source, degraded: bool, shadow: tuple[str, ...] = ()
-) -> Decision:
-    capacity, token_ticks, per_ms = limit.capacity, limit.token_ticks, limit.ticks_per_ms
-    reason: Reason = "over_limit"
-    retry_ms = -((level - cost * token_ticks) // per_ms) if per_ms else None
-    reset_ms = -((level - limit.full_ticks) // per_ms) if per_ms else _ms(limit.full_ticks - level, limit)
-    if cost > capacity:
-        reason, retry_ms = "exceeds_capacity", None
-    left = level // token_ticks
-    return _new(
-        Decision,
-        (False, capacity, left, retry_ms, reset_ms, rule.id, reason, source, degraded, shadow, rule.policy),
+def _denied(rule: Rule, limit: AnyLimit, cost: int, seen: Seen, source: Source, degraded: bool) -> Decision:
+    reason: Reason = "exceeds_capacity" if cost > limit.capacity else "over_limit"
+    retry_ms, reset_ms = _ms(limit.retry_after_us(seen, cost)), _ms(limit.reset_after_us(seen))
+    remaining = limit.remaining(seen)
+    return Decision(
+        False, limit.capacity, remaining, retry_ms, reset_ms, rule.id, reason, source, degraded, policy=rule.policy
     )
 
 
-def _ms(ticks: int, limit: Limit) -> int | None:
-    """Whole milliseconds until so many ticks have grown, rounded up; None for never."""
-    if ticks <= 0:
-        return 0
-    return -(-ticks // limit.ticks_per_ms) if limit.ticks_per_ms else None
+def _ms(us: int | None) -> int | None:
+    """Whole milliseconds, rounded up; None for never."""
+    return None if us is None else -(-us // 1000)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from limen.core.algorithm import Seen
 from limen.core.decision import Decision, Source
 from limen.core.events import Observer
+from limen.core.limit import Limit
 from limen.engine.clock import Clock, SystemClock
-from limen.engine.conclude import conclude, conclude_banned, conclude_one, no_limit, undecided
+from limen.engine.conclude import conclude, conclude_any, conclude_banned, conclude_one, no_limit, undecided
 from limen.engine.local import DenyCache, LocalShares
 from limen.engine.plan import Plan, find_rule, plain_rules, plan_check
 from limen.errors import StoreError, UsageError
@@ -16,7 +18,13 @@ from limen.rules.model import Rule
 from limen.rules.ruleset import RuleSet
 from limen.stores.base import Op
 
-__all__ = ["Deciding", "as_ruleset", "looking"]
+__all__ = ["Deciding", "Question", "as_ruleset", "grant_plan", "looking", "with_cost"]
+
+MOST_GRANTED = 10**9
+LONGEST_GRANT_S = 30 * 86_400
+
+Question = tuple[str, str] | tuple[str, str, int]
+"""Client, rule, and the cost if it is not 1."""
 
 _new = tuple.__new__
 
@@ -70,7 +78,7 @@ class Deciding:
         plain = self._plain.get(rule)
         if plain is None or type(cost) is not int or cost < 0:
             return plan_check(self._ruleset, client, rule, cost)
-        return _new(Plan, ((plain[0],), (_new(Op, ("client=" + client, rule, plain[1], cost, True)),)))
+        return _new(Plan, ((plain[0],), (_new(Op, ("client=" + client, rule, plain[1], cost, True, True, "")),)))
 
     def _at_once(self, plan: Plan, now_us: int) -> Decision | None:
         """The decision, when no store is needed for it."""
@@ -91,8 +99,8 @@ class Deciding:
         limit = op.limit
         if not limit.capacity:
             return conclude_banned(rule)
-        level = self._denied_level(op, now_us) if self._denied.entries else None
-        return None if level is None else conclude_one(rule, limit, op.cost, level, "deny_cache")
+        seen = self._seen_by_denied(op, now_us) if self._denied.entries else None
+        return None if seen is None else conclude_any(rule, limit, op.cost, seen, "deny_cache")
 
     def _refused_just_now(self, client: str, rule: str, cost: int) -> Decision | None:
         """The refusal of a client that is over its limit, at the price of a dictionary: it may be asking very often."""
@@ -101,7 +109,7 @@ class Deciding:
             return None
         found, limit = plain
         asked_us = self._now_us()
-        level = self._denied.level(("client=" + client, rule), limit, cost * limit.token_ticks, asked_us)
+        level = self._denied.seen(("client=" + client, rule), limit, cost, asked_us)
         if level is None:
             return None
         decision = conclude_one(found, limit, cost, level, "deny_cache")
@@ -109,39 +117,40 @@ class Deciding:
             self._observer.on_decision(decision, self._now_us() - asked_us)
         return decision
 
-    def _denied_level(self, op: Op, now_us: int) -> int | None:
-        cost = op.cost * op.limit.token_ticks
-        return self._denied.level((op.identity, op.rule), op.limit, cost, now_us) if op.enforce else None
+    def _seen_by_denied(self, op: Op, now_us: int) -> Seen | None:
+        return self._denied.seen((op.identity, op.rule), op.limit, op.cost, now_us) if op.enforce else None
 
     def _refused_before(self, plan: Plan, now_us: int) -> Decision | None:
         """The refusal by buckets that cannot have filled up since they refused."""
-        rules, ops, levels = [], [], []
+        rules, ops, found = [], [], []
         for rule, op in zip(plan.rules, plan.ops, strict=True):
-            level = self._denied_level(op, now_us)
-            if level is not None:
+            seen = self._seen_by_denied(op, now_us)
+            if seen is not None:
                 rules.append(rule)
                 ops.append(op)
-                levels.append(level)
-        return conclude(Plan(rules, ops), levels, "deny_cache") if ops else None
+                found.append(seen)
+        return conclude(Plan(rules, ops), found, "deny_cache") if ops else None
 
-    def _concluded(self, plan: Plan, levels: Sequence[int], asked_us: int) -> Decision:
+    def _concluded(self, plan: Plan, seen: Sequence[Seen], asked_us: int, atomic: bool = True) -> Decision:
         """The decision, from what the store found."""
         ops = plan.ops
-        if len(ops) == 1 and ops[0].enforce:
-            decision = conclude_one(plan.rules[0], ops[0].limit, ops[0].cost, levels[0], self._source)
+        op = ops[0]
+        limit = op.limit
+        if len(ops) == 1 and op.enforce and type(limit) is Limit:
+            decision = conclude_one(plan.rules[0], limit, op.cost, seen[0], self._source)
         else:
-            decision = conclude(plan, levels, self._source)
+            decision = conclude(plan, seen, self._source, atomic=atomic)
         if self._source == "store":
             self._shares.store_answered = True
-            self._learn(ops, levels, decision.allowed, asked_us)
+            self._learn(ops, seen, decision.allowed, asked_us)
         return decision
 
-    def _learn(self, ops: Sequence[Op], levels: Sequence[int], allowed: bool, asked_us: int) -> None:
+    def _learn(self, ops: Sequence[Op], found: Sequence[Seen], allowed: bool, asked_us: int) -> None:
         """Remember who was refused; forget what was known of buckets that were spent from since."""
         if not allowed:
-            for op, level in zip(ops, levels, strict=True):
-                if op.enforce and op.cost * op.limit.token_ticks > level:
-                    self._denied.remember(op, level, asked_us)
+            for op, seen in zip(ops, found, strict=True):
+                if op.enforce and not op.limit.allows(seen, op.cost):
+                    self._denied.remember(op, seen, asked_us)
         elif self._denied.entries:
             for op in ops:
                 self._denied.entries.pop((op.identity, op.rule), None)
@@ -154,18 +163,20 @@ class Deciding:
             if rule.on_failure == "closed" and rule.mode == "enforce":
                 return undecided(rule)
         shared = self._shares.parts(plan.ops)
-        levels = self._shares.take(shared if spend else [op._replace(cost=0) for op in shared], now_us)
+        levels = self._shares.take(shared if spend else [op._replace(spend=False) for op in shared], now_us)
         decision = conclude(Plan(plan.rules, shared), levels, "local_share", spend=spend, degraded=True)
         if decision.policy is None:
             return decision
         return decision._replace(limit=decision.policy.quota)
 
-    def _buckets_of(self, client: str, rule_id: str | None) -> list[tuple[str, str | None]]:
-        """The buckets of a client under one rule, or all that go by its name: identities and rules, None for every."""
+    def _buckets_of(self, client: str, rule_id: str | None) -> list[tuple[str, str | None, str]]:
+        """The buckets of a client under one rule, or all that go by its name: identities, rules or None, labels."""
         if rule_id is not None:
-            return [(identity_of_client(client, find_rule(self._ruleset, rule_id).key_by), rule_id)]
-        names = {rule.key_by for rule in self._ruleset.rules if len(rule.key_by) == 1} | {("client",)}
-        return [(identity_of_client(client, key_by), None) for key_by in sorted(names)]
+            rule = find_rule(self._ruleset, rule_id)
+            return [(identity_of_client(client, rule.key_by), rule_id, rule.colocate)]
+        names = {(rule.key_by, rule.colocate) for rule in self._ruleset.rules if len(rule.key_by) == 1}
+        names.add((("client",), ""))
+        return [(identity_of_client(client, key_by), None, colocate) for key_by, colocate in sorted(names)]
 
     def _forget(self, identity: str, rule_id: str | None) -> None:
         """Forget what is known locally of some buckets."""
@@ -173,6 +184,27 @@ class Deciding:
         self._shares.forget(identity, rule_id)
 
 
+def with_cost(question: Question) -> tuple[str, str, int]:
+    """A question with its cost."""
+    return question if len(question) == 3 else (*question, 1)
+
+
+def grant_plan(ruleset: RuleSet, client: str, rule: str, tokens: int, seconds: float) -> Plan:
+    """The bucket that tokens are granted on.
+
+    Raises:
+        UsageError: a number that makes no sense, or a rule that limits nothing.
+    """
+    if type(tokens) is not int or not 1 <= tokens <= MOST_GRANTED:
+        raise UsageError(f"tokens must be a whole number from 1 to {MOST_GRANTED:,}, not {tokens!r}")
+    if not 0 < seconds <= LONGEST_GRANT_S:
+        raise UsageError(f"a grant lasts up to {LONGEST_GRANT_S:,} seconds (30 days), not {seconds!r}")
+    plan = plan_check(ruleset, client, rule, 0)
+    if not plan.ops or not plan.ops[0].limit.capacity:
+        raise UsageError(f"rule {rule!r} has no bucket to grant tokens on: it is unlimited, off or refuses everything")
+    return plan
+
+
 def looking(plan: Plan) -> list[Op]:
     """The operations of a plan that take nothing."""
-    return [op._replace(cost=0) for op in plan.ops]
+    return [op._replace(spend=False) for op in plan.ops]

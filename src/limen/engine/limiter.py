@@ -6,29 +6,41 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
-from limen.core.decision import Decision
+from limen.core.decision import Decision, Source
 from limen.core.events import Observer
 from limen.engine.clock import Clock, SystemClock
 from limen.engine.conclude import conclude, conclude_one
-from limen.engine.deciding import Deciding, as_ruleset, looking
+from limen.engine.deciding import Deciding, Question, as_ruleset, grant_plan, looking, with_cost
+from limen.engine.open_sync import open_sync_store
 from limen.engine.plan import Plan, plan_request
-from limen.errors import SettingsError
+from limen.errors import StoreError
 from limen.rules.model import Rule
 from limen.rules.request import Request
 from limen.rules.ruleset import RuleSet
+from limen.stores.base import Store
 from limen.stores.memory import DEFAULT_MAX_BUCKETS, MemoryStore
 
 __all__ = ["Limiter"]
 
+DEFAULT_MAX_CONNECTIONS = 16
+
 
 class Limiter(Deciding):
-    """Rate limits in this process.
+    """Rate limits for code that blocks: in this process, or shared by every process that uses the same store.
 
     Args:
-        store: `memory://`. (For a store shared by many processes use `AsyncLimiter`.)
+        store: `memory://`, `valkey://[user:password@]host:port/db`, `valkeys://…` for TLS, `valkey+cluster://h1,h2`,
+            `valkey+sentinel://h1,h2/name`; `redis` spellings too. Or a store of your own, which the limiter starts and
+            closes.
         rules: the rules in force; `use_rules` swaps them.
-        clock: something with `now_us()`, such as `limen.testing.ManualClock()`; by default the monotonic clock.
-        max_buckets: the most buckets that are remembered.
+        clock: something with `now_us()`, such as `limen.testing.ManualClock()`, for everything local; by default the
+            monotonic clock.
+        secret: keys the hash under which clients are known in the store; the same in every process.
+        previous_secret: the secret before it, while it is being replaced: buckets are then kept under both.
+        gateways: how many processes decide; each gets that part of a limit while the store is away.
+        deadline_ms: the longest that a decision waits for the store, and for a connection to it.
+        max_connections: the most connections to one server; threads beyond them wait for one within the deadline.
+        max_buckets: the most buckets that `memory://` remembers.
         observer: is told of every decision.
 
     Example:
@@ -37,26 +49,35 @@ class Limiter(Deciding):
         ...     [limiter.check("acme", "search").allowed for _ in range(3)]
         [True, True, False]
 
+    One limiter serves all threads. It may be made, and used, before a process forks: each child connects anew.
+    Without `with` or `start`, the first call connects; it waits for that within its deadline only.
+
     A denial is a value, never an exception. `UsageError` is raised for an unknown rule and for a cost that is not a
-    whole number of tokens.
+    whole number of tokens. When the store is away, decisions are `degraded`.
     """
 
     def __init__(
         self,
-        store: str = "memory://",
+        store: str | Store = "memory://",
         rules: Iterable[Rule] | RuleSet = (),
         *,
         clock: Clock | None = None,
+        secret: str | bytes | None = None,
+        previous_secret: str | bytes | None = None,
+        gateways: int = 1,
+        deadline_ms: float = 5.0,
+        max_connections: int = DEFAULT_MAX_CONNECTIONS,
         max_buckets: int = DEFAULT_MAX_BUCKETS,
         observer: Observer | None = None,
     ) -> None:
-        if store != "memory://":
-            raise SettingsError(f"Limiter keeps its buckets in memory:// and cannot use {store!r}; AsyncLimiter can")
         clock = clock or SystemClock()
-        super().__init__(as_ruleset(rules), "memory", clock, 1, observer)
-        self.store = MemoryStore(clock.now_us, max_buckets)
+        names = secret, previous_secret
+        self.store: Store = open_sync_store(store, clock, names, deadline_ms, max_connections, max_buckets)
+        source: Source = "memory" if isinstance(self.store, MemoryStore) else "store"
+        super().__init__(as_ruleset(rules), source, clock, gateways, observer)
 
     def __enter__(self) -> Self:
+        self.start()
         return self
 
     def __exit__(
@@ -64,17 +85,29 @@ class Limiter(Deciding):
     ) -> None:
         self.close()
 
+    @property
+    def store_state(self) -> str:
+        """`up`, `down`, or `memory` when there is nothing that could be down."""
+        return self.store.state
+
+    def start(self) -> None:
+        """Connect to the store; returns when it answers, or after a second, for it may be away."""
+        self.store.start()
+
     def close(self) -> None:
-        """Forget all buckets."""
+        """Hang up. `memory://` forgets all buckets."""
         self.store.close()
 
     def check(self, client: str, rule: str, cost: int = 1) -> Decision:
         """May `client` spend `cost` tokens under `rule` now? If so they are spent. A cost of 0 looks."""
+        store = self.store
+        if type(store) is not MemoryStore or self._observer is not None:
+            return self._checked(client, rule, cost)
         plain = self._plain.get(rule)
-        if plain is None or self._observer is not None or type(cost) is not int or cost < 0:
+        if plain is None or type(cost) is not int or cost < 0:
             return self._decide(self._planned(client, rule, cost))
         found, limit = plain
-        level = self.store.take_one(("client=" + client, rule), limit, cost * limit.token_ticks)
+        level = store.take_one(("client=" + client, rule), limit, cost * limit.token_ticks)
         return conclude_one(found, limit, cost, level, "memory")
 
     def check_request(self, request: Request) -> Decision:
@@ -84,19 +117,73 @@ class Limiter(Deciding):
     def peek(self, client: str, rule: str, cost: int = 1) -> Decision:
         """What `check` would answer now; nothing is spent."""
         plan = self._planned(client, rule, cost)
-        early = self._at_once(plan, self._now_us())
-        return early or conclude(plan, self.store.take(looking(plan)), self._source, spend=False)
+        now_us = self._now_us()
+        early = self._at_once(plan, now_us)
+        if early is not None:
+            return early
+        try:
+            seen = self.store.take(looking(plan))
+        except StoreError as error:
+            return self._without_store(plan, error, now_us, spend=False)
+        return conclude(plan, seen, self._source, spend=False)
+
+    def check_many(self, questions: Iterable[Question]) -> list[Decision]:
+        """`check` for each of (client, rule) or (client, rule, cost), in their order; each is decided for itself.
+
+        Raises:
+            UsageError: one of them makes no sense; then none was spent.
+        """
+        plans = [self._planned(*with_cost(question)) for question in questions]
+        return [self._decide(plan) for plan in plans]
+
+    def grant(self, client: str, rule: str, tokens: int, seconds: float = 3600.0) -> Decision:
+        """Let `client` spend `tokens` more under `rule` until `seconds` from now; what it has now.
+
+        They are spent after the bucket's own. Grants add up and last until the latest end. A single cost above the
+        capacity stays impossible.
+
+        Raises:
+            StoreError: the store did not answer; they may have been granted.
+        """
+        plan = grant_plan(self._ruleset, client, rule, tokens, seconds)
+        op = plan.ops[0]
+        try:
+            seen = self.store.grant(op, tokens, round(seconds * 1_000_000))
+        finally:
+            self._forget(op.identity, op.rule)
+        return conclude(plan, [seen], self._source, spend=False)
 
     def reset(self, client: str, rule: str | None = None) -> None:
-        """Give `client` a full bucket under `rule`, or under every rule that is keyed by the client alone."""
-        for identity, rule_id in self._buckets_of(client, rule):
-            self.store.reset(identity, rule_id)
+        """Give `client` a full bucket under `rule`, or under every rule that is keyed by the client alone.
+
+        Raises:
+            StoreError: the store did not answer; the buckets may be as they were.
+        """
+        for identity, rule_id, colocate in self._buckets_of(client, rule):
+            try:
+                self.store.reset(identity, rule_id, colocate)
+            finally:
+                self._forget(identity, rule_id)  # last: a refusal that was under way meanwhile must not outlive it
+
+    def _checked(self, client: str, rule: str, cost: int) -> Decision:
+        """`check` where a store, or an observer, is to be asked or told."""
+        if self._denied.entries:
+            refusal = self._refused_just_now(client, rule, cost)
+            if refusal is not None:
+                return refusal
+        return self._decide(self._planned(client, rule, cost))
 
     def _decide(self, plan: Plan) -> Decision:
-        asked_us = self._now_us() if self._observer else 0
+        asked_us = self._now_us()
         decision = self._at_once(plan, asked_us)
         if decision is None:
-            decision = self._concluded(plan, self.store.take(plan.ops), asked_us)
+            try:
+                seen = self.store.take(plan.ops)
+            except StoreError as error:
+                decision = self._without_store(plan, error, asked_us)
+            else:
+                atomic = len(plan.ops) == 1 or self.store.atomic(plan.ops)
+                decision = self._concluded(plan, seen, asked_us, atomic)
         if self._observer is not None:
             self._observer.on_decision(decision, self._now_us() - asked_us)
         return decision

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
+from limen.core.algorithm import AnyLimit, Seen
 from limen.core.limit import Limit
 from limen.stores.base import Op
 from limen.stores.memory import MemoryStore
@@ -16,23 +17,24 @@ Key = tuple[str, str]
 
 
 class Refusal:
-    """The level that a bucket had at most, when it refused."""
+    """What was seen in a bucket that refused `cost`."""
 
-    __slots__ = ("at_us", "level", "limit", "until_us")
+    __slots__ = ("at_us", "cost", "limit", "seen", "until_us")
 
-    def __init__(self, level: int, at_us: int, until_us: int, limit: Limit) -> None:
-        self.level = level
+    def __init__(self, seen: Seen, at_us: int, until_us: int, limit: AnyLimit, cost: int) -> None:
+        self.seen = seen
         self.at_us = at_us
         self.until_us = until_us
         self.limit = limit
+        self.cost = cost
 
 
 class DenyCache:
     """Remembers refusals until they could succeed, for a second at most.
 
-    It keeps the bucket's level, not the refusal: what the bucket can hold by now is known exactly as an upper bound
-    (others may have spent since, nobody can have added), so a refused cost of 10 never stops a cost of 1. An entry
-    is good for the very limit that refused; a changed rule brings a new one.
+    It keeps what was seen, not the refusal: what the bucket can hold by now is known as an upper bound (others may
+    have spent since, nobody can have added), so a refused cost of 10 never stops a cost of 1. An entry is good for
+    the very limit that refused; a changed rule brings a new one.
 
     Args:
         max_entries: the most that are remembered; beyond it those with little time left go first.
@@ -49,28 +51,24 @@ class DenyCache:
     def __len__(self) -> int:
         return len(self.entries)
 
-    def level(self, key: Key, limit: Limit, cost: int, now_us: int) -> int | None:
-        """The most that a bucket can hold, when that is known to be less than `cost` ticks; else None."""
+    def seen(self, key: Key, limit: AnyLimit, cost: int, now_us: int) -> Seen | None:
+        """The most that can be in a bucket, when that is known to be less than `cost` tokens; else None."""
         entry = self.entries.get(key)
         if entry is None:
             return None
         if now_us >= entry.until_us or entry.limit is not limit:
             self.entries.pop(key, None)
             return None
-        level = entry.level + (now_us - entry.at_us) * limit.ticks_per_us
-        if level > limit.full_ticks:
-            level = limit.full_ticks
-        return level if level < cost else None
+        return limit.later(entry.seen, now_us - entry.at_us, cost, entry.cost)
 
-    def remember(self, op: Op, level: int, asked_us: int) -> None:
-        """Note that `op` was refused at `level`. `asked_us` is before the question left, so that waits never grow."""
-        limit = op.limit
-        missing = op.cost * limit.token_ticks - level
-        wait_us = -(-missing // limit.ticks_per_us) if limit.ticks_per_us else self.LONGEST_US
+    def remember(self, op: Op, seen: Seen, asked_us: int) -> None:
+        """Note that `op` was refused by what was seen. `asked_us` is before the question left: waits never grow."""
+        wait_us = op.limit.retry_after_us(seen, op.cost)
+        until_us = asked_us + (self.LONGEST_US if wait_us is None else min(wait_us, self.LONGEST_US))
         key = (op.identity, op.rule)
         self.entries.pop(key, None)
         self._make_room(asked_us)
-        self.entries[key] = Refusal(level, asked_us, asked_us + min(wait_us, self.LONGEST_US), limit)
+        self.entries[key] = Refusal(seen, asked_us, until_us, op.limit, op.cost)
 
     def forget(self, identity: str, rule: str | None) -> None:
         """Forget one bucket, or all buckets of an identity."""
@@ -112,7 +110,7 @@ class LocalShares:
     def __init__(self, now_us: Callable[[], int], gateways: int) -> None:
         self._gateways = gateways
         self._store = MemoryStore(now_us, self.MAX_BUCKETS)
-        self._shares: dict[tuple[Limit, int], Limit] = {}
+        self._shares: dict[tuple[AnyLimit, int], Limit] = {}
         self._began_us = now_us()
         self.store_answered = False
         """Set whenever the store decides: what follows is another outage."""
@@ -126,7 +124,8 @@ class LocalShares:
         if self.store_answered:
             self.store_answered, self._began_us = False, now_us
         for op in parts:
-            self._store.begin_anew((op.identity, op.rule), op.limit, self._began_us)
+            if isinstance(op.limit, Limit):
+                self._store.begin_anew((op.identity, op.rule), op.limit, self._began_us)
         return self._store.take(parts)
 
     def forget(self, identity: str, rule: str | None) -> None:

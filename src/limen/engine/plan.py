@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from limen.core.concurrency import SlotLimit
 from limen.core.limit import Limit
 from limen.errors import UsageError
 from limen.rules.key import identity_of_client
@@ -27,12 +28,13 @@ class Plan(NamedTuple):
 
 
 def plain_rules(ruleset: RuleSet) -> dict[str, tuple[Rule, Limit]]:
-    """The rules that count plainly, one bucket for each client, and that `check` can take a short cut for."""
+    """The rules that count plainly, one token bucket for each client, and that `check` can take a short cut for."""
     return {
         rule.id: (rule, rule.limit)
         for rule in ruleset.rules
-        if rule.limit
+        if type(rule.limit) is Limit
         and rule.limit.capacity
+        and not rule.colocate
         and rule.key_by == ("client",)
         and rule.mode == "enforce"
         and rule.rollout == 100
@@ -65,18 +67,22 @@ def plan_check(ruleset: RuleSet, client: str, rule_id: str, cost: int) -> Plan:
     if type(cost) is not int or cost < 0:
         check_cost(cost)
     identity = identity_of_client(client, rule.key_by)
-    if rule.limit is None or rule.mode == "off" or not rule.covers_key(identity):
+    limit = rule.limit
+    if isinstance(limit, SlotLimit):
+        raise UsageError(f"rule {rule_id!r} limits how many run at a time; ask for a slot: limiter.slot(client, rule)")
+    if limit is None or rule.mode == "off" or not rule.covers_key(identity):
         return NOTHING
-    return Plan((rule,), (Op(identity, rule.id, rule.limit, cost, rule.mode == "enforce"),))
+    return Plan((rule,), (Op(identity, rule.id, limit, cost, rule.mode == "enforce", True, rule.colocate),))
 
 
 def plan_request(ruleset: RuleSet, request: Request) -> Plan:
-    """Every rule that applies to a request, each at its own cost."""
+    """Every rule that applies to a request, each at its own cost. Slots are not taken: they are held, not spent."""
     matching, segments = ruleset.matching(request)
     rules: list[Rule] = []
     ops: list[Op] = []
     for rule in matching:
-        if rule.limit is None:
+        limit = rule.limit
+        if limit is None or isinstance(limit, SlotLimit):
             continue
         identity = rule.key(request, segments)
         if rule.rollout != 100 and not rule.covers_key(identity):
@@ -85,5 +91,5 @@ def plan_request(ruleset: RuleSet, request: Request) -> Plan:
         if special:
             cost = rule.cost_of(request, segments)
         rules.append(rule)
-        ops.append(_new(Op, (identity, rule.id, rule.limit, cost, rule.mode == "enforce")))
+        ops.append(_new(Op, (identity, rule.id, limit, cost, rule.mode == "enforce", True, rule.colocate)))
     return _new(Plan, (rules, ops))

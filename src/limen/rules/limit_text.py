@@ -1,13 +1,21 @@
-"""The spellings of a limit: what an operator writes, as the numbers of `core.limit`."""
+"""The spellings of a limit: what an operator writes, as the numbers of an algorithm."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from fractions import Fraction
+from math import ceil
 from typing import Final
 
+from limen.core.algorithm import AnyLimit
+from limen.core.concurrency import SlotLimit
+from limen.core.fixed_window import FixedWindow
 from limen.core.limit import MAX_CAPACITY, MAX_REFILL_PER_SEC, Limit, exact_rate
+from limen.core.sliding_log import SlidingLog
+from limen.core.sliding_window import SlidingWindow
 from limen.errors import UsageError
+from limen.rules.special_text import calendar_from_text, is_concurrent, slots_from_text
 
 __all__ = ["UNLIMITED", "check_capacity", "check_refill", "limit_from_text"]
 
@@ -31,29 +39,52 @@ SPELLING = re.compile(
 EXAMPLES = "write it as '100/minute', '20/second burst 100', '5 per 30s', or give capacity and refill_per_sec"
 
 
-def limit_from_text(text: str) -> Limit | None:
+def limit_from_text(text: str, algorithm: str | None = None) -> AnyLimit | SlotLimit | None:
     """The limit that a text stands for; None for `unlimited`.
 
-    `N/unit` is a bucket of N tokens that refills N per unit; `burst B` makes the bucket B tokens large. A limit of
-    0 refuses everything.
+    `N/unit` is a token bucket of N tokens that refills N per unit; `burst B` makes it B tokens large. Under a window
+    algorithm it is N tokens in a window of one unit. `N/month`, `N/calendar day Europe/Berlin` are windows of a
+    calendar, `N concurrent` is a concurrency limit, both also when no algorithm is named. A limit of 0 refuses
+    everything.
+
+    Args:
+        algorithm: as in a rule, or None for what the text says, by default a token bucket.
 
     Raises:
         UsageError: the text says what to write instead.
     """
     if text.strip().lower() == UNLIMITED:
         return None
+    if algorithm == "concurrency" or is_concurrent(text):
+        return slots_from_text(text, algorithm)
+    calendar = calendar_from_text(text, algorithm)
+    if calendar is not None:
+        return calendar
     found = SPELLING.fullmatch(text)
     if not found:
         raise UsageError(f"{text!r} is not a limit; {EXAMPLES}")
     amount, period = _whole(found["amount"]), int(found["count"] or 1) * _seconds(found["unit"], text)
-    burst = _whole(found["burst"]) if found["burst"] else amount
     if not period:
         raise UsageError(f"{text!r}: the period is 0; {EXAMPLES}")
+    if algorithm in WINDOWS:
+        return _window(algorithm, amount, period, found["burst"], text)
+    burst = _whole(found["burst"]) if found["burst"] else amount
     if amount and not burst:
         raise UsageError(f"{text!r}: a bucket without room never allows; leave the burst out or write 1 or more")
     if not amount and burst:
         raise UsageError(f"{text!r} never refills and would lock clients out for good; write '0/minute' to refuse all")
     return Limit(check_capacity(burst), check_refill(amount / period))
+
+
+WINDOWS: Final[Mapping[str | None, Callable[[int, int], AnyLimit]]] = {
+    "fixed_window": FixedWindow, "sliding_window": SlidingWindow, "sliding_log": SlidingLog,
+}  # fmt: skip
+
+
+def _window(algorithm: str | None, amount: int, period: Fraction, burst: str | None, text: str) -> AnyLimit:
+    if burst:
+        raise UsageError(f"{text!r}: only a token_bucket has a burst; leave it out")
+    return WINDOWS[algorithm](check_capacity(amount), ceil(period * 1_000_000))
 
 
 def check_capacity(capacity: object) -> int:
@@ -91,5 +122,6 @@ def _seconds(unit: str, text: str) -> Fraction:
     if singular in SECONDS:
         return SECONDS[singular]
     if singular in ("month", "year"):
-        raise UsageError(f"{text!r}: a {singular} has no fixed length; write it in days, such as '1000/30 days'")
+        days = f"'1000/{30 if singular == 'month' else 365} days'"
+        raise UsageError(f"{text!r}: a {singular} has no fixed length; use algorithm: fixed_window, or write {days}")
     raise UsageError(f"{text!r}: {unit!r} is not a unit; use second, minute, hour, day or week")

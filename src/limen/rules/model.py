@@ -8,6 +8,8 @@ from fractions import Fraction
 from typing import Any, Literal, NamedTuple, TypeVar
 from zlib import crc32
 
+from limen.core.algorithm import AnyLimit
+from limen.core.concurrency import SlotLimit
 from limen.core.decision import Policy
 from limen.core.limit import Limit
 from limen.errors import Problem, RuleError, UsageError
@@ -22,6 +24,7 @@ T = TypeVar("T")
 Mode = Literal["enforce", "shadow", "off"]
 OnFailure = Literal["open", "closed"]
 
+ALGORITHMS = ("token_bucket", "fixed_window", "sliding_window", "sliding_log", "concurrency")
 ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 MAX_COST = 10**9
 
@@ -46,12 +49,16 @@ class Rule:
         match: `{methods, path, host, plan, client, ip, header}`; everything given must hold.
         key_by: `client`, `user`, `ip` (IPv6 by its /64; `ip/48` by its /48), `plan`, `host`, `path.NAME`,
             `header.NAME`; several make one key, none is one bucket for all.
-        limit: `"100/minute"`, `"20/second burst 100"`, `"unlimited"`; or give
+        algorithm: `token_bucket`, `fixed_window`, `sliding_window`, `sliding_log` or `concurrency`; by default what
+            the limit says, and `token_bucket` when it does not.
+        limit: `"100/minute"`, `"20/second burst 100"`, `"100000/month Europe/Berlin"`, `"10 concurrent"`,
+            `"unlimited"`; or give
         capacity, refill_per_sec: whole tokens, and tokens per second. A refill of 0 is a quota that is spent once.
         cost: whole tokens, or `{default: 1, when: [{path: /v1/search/deep, cost: 10}]}`. 0 looks without spending.
         on_failure: `open` (a local share of the limit) or `closed` (503) while the store cannot answer.
         mode: `enforce`, `shadow` (evaluate and report) or `off`.
         rollout: per cent of keys that the rule covers, stable by key.
+        colocate: a label; rules that share one are decided in one step, whatever they are keyed by.
         tags, public_name: for people; clients see the public name (by default the id).
 
     Raises:
@@ -59,15 +66,16 @@ class Rule:
     """
 
     __slots__ = (
-        "_documented", "algorithm", "cost", "id", "key", "key_by", "limit", "match", "mode", "on_failure", "policy",
-        "public_name", "rollout", "tags",
+        "_documented", "algorithm", "colocate", "cost", "id", "key", "key_by", "limit", "match", "mode", "on_failure",
+        "policy", "public_name", "rollout", "tags",
     )  # fmt: skip
 
     id: str
     match: Match
     key_by: tuple[str, ...]
     key: KeyFunction
-    limit: Limit | None
+    algorithm: str
+    limit: AnyLimit | SlotLimit | None
     cost: Cost
     policy: Policy | None
     on_failure: OnFailure
@@ -79,7 +87,7 @@ class Rule:
         *,
         match: Mapping[str, Any] | None = None,
         key_by: Sequence[str] = ("client",),
-        algorithm: str = "token_bucket",
+        algorithm: str | None = None,
         limit: str | None = None,
         capacity: int | None = None,
         refill_per_sec: float | Fraction | None = None,
@@ -100,9 +108,10 @@ class Rule:
         self.match = attempt("match", match_from_mapping, {} if match is None else match, Match())
         self.key_by = attempt("key_by", _key_by, key_by, ())
         self.key = attempt("key_by", lambda parts: key_function(parts, self.match.path), self.key_by, _no_key)
-        self.limit = _limit(attempt, limit, capacity, refill_per_sec)
+        named = attempt("algorithm", _one_of(*ALGORITHMS, None), algorithm, None)
+        self.limit = _limit(attempt, named, limit, capacity, refill_per_sec)
+        self.algorithm = algorithm_of(self.limit)
         self.cost = attempt("cost", _cost, cost, Cost())
-        self.algorithm = attempt("algorithm", _one_of("token_bucket"), algorithm, "token_bucket")
         self.on_failure = attempt("on_failure", _one_of("open", "closed"), on_failure, "open")
         self.mode = attempt("mode", _one_of("enforce", "shadow", "off"), mode, "enforce")
         self.rollout = attempt("rollout", _per_cent, rollout, 100)
@@ -110,8 +119,10 @@ class Rule:
         self.public_name = self.id if public_name is None else attempt("public_name", _public_name, public_name, "")
         attempt("lease", _one_of("off", "auto"), lease, "off")
         attempt("regions", _one_of("local"), regions, "local")
-        attempt("colocate", _optional_text, colocate, None)
-        if not attempt.problems:
+        self.colocate = attempt("colocate", _label, colocate, "")
+        if isinstance(self.limit, SlotLimit):
+            attempt("match", _asked_by_name, self.match, None)
+        elif not attempt.problems:
             attempt("cost", _affordable, (self.cost, self.limit), None)
         if attempt.problems:
             raise RuleError(attempt.problems)
@@ -159,7 +170,7 @@ class _Attempts:
 
 
 DEFAULTS: Mapping[str, Any] = {
-    "match": None, "algorithm": "token_bucket", "limit": None, "capacity": None, "refill_per_sec": None, "cost": 1,
+    "match": None, "algorithm": None, "limit": None, "capacity": None, "refill_per_sec": None, "cost": 1,
     "on_failure": "open", "mode": "enforce", "rollout": 100, "lease": "off", "regions": "local", "colocate": None,
     "tags": (), "public_name": None,
 }  # fmt: skip
@@ -175,8 +186,22 @@ def _documented(given: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _policy(name: str, limit: Limit | None) -> Policy | None:
-    return None if limit is None else Policy(name, limit.capacity, limit.window_s)
+def algorithm_of(limit: AnyLimit | SlotLimit | None) -> str:
+    """What a rule calls the algorithm of a limit."""
+    if limit is None:
+        return "token_bucket"
+    return "fixed_window" if limit.algorithm == "calendar_window" else limit.algorithm
+
+
+def _policy(name: str, limit: AnyLimit | SlotLimit | None) -> Policy | None:
+    if limit is None:
+        return None
+    return Policy(name, limit.capacity, None if isinstance(limit, SlotLimit) else limit.window_s)
+
+
+def _asked_by_name(match: Match) -> None:
+    if match.document:
+        raise UsageError("a slot is asked for by name, limiter.slot(client, rule); leave the match out")
 
 
 def _no_key(request: Request, segments: Sequence[str]) -> str:
@@ -195,27 +220,36 @@ def _key_by(parts: object) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def _limit(attempt: _Attempts, text: object, capacity: object, refill_per_sec: object) -> Limit | None:
+def _limit(
+    attempt: _Attempts, algorithm: str | None, text: object, capacity: object, refill_per_sec: object
+) -> AnyLimit | SlotLimit | None:
     if text is not None or (capacity is None and refill_per_sec is None):
-        given_twice = capacity is not None or refill_per_sec is not None
-        return attempt("limit", _refuse_two_limits if given_twice else _limit_from_value, text, None)
+        if capacity is not None or refill_per_sec is not None:
+            return attempt("limit", _refuse_two_limits, text, None)
+        return attempt("limit", lambda value: _limit_from_value(value, algorithm), text, None)
+    if algorithm not in (None, "token_bucket"):
+        return attempt("capacity", _refuse_numbers, algorithm, None)
     tokens = attempt("capacity", lambda value: check_capacity(_given(value, "capacity")), capacity, 0)
     rate = attempt("refill_per_sec", lambda value: check_refill(_given(value, "refill_per_sec")), refill_per_sec, 0)
     return attempt("refill_per_sec", lambda _: Limit(tokens, Fraction(rate)), None, None)
 
 
-def _limit_from_value(text: object) -> Limit | None:
+def _limit_from_value(text: object, algorithm: str | None) -> AnyLimit | SlotLimit | None:
     if text is None:
         raise UsageError(f"there is no limit; write limit: 100/minute, or limit: {UNLIMITED}")
     if type(text) is int and not text:
         return Limit(0, Fraction(0))
     if not isinstance(text, str):
         raise UsageError(f"a limit is text such as '100/minute', not {text!r}; say per which time")
-    return limit_from_text(text)
+    return limit_from_text(text, algorithm)
 
 
 def _refuse_two_limits(text: object) -> Limit:
     raise UsageError("give either limit, or capacity and refill_per_sec, not both")
+
+
+def _refuse_numbers(algorithm: str) -> Limit:
+    raise UsageError(f"capacity and refill_per_sec are a token_bucket; for a {algorithm} write limit: 100/minute")
 
 
 def _given(value: object, name: str) -> object:
@@ -254,7 +288,7 @@ def _special_cost(raw: object) -> SpecialCost:
     return SpecialCost(match, check_cost(raw["cost"]))
 
 
-def _affordable(pair: tuple[Cost, Limit | None]) -> None:
+def _affordable(pair: tuple[Cost, AnyLimit | None]) -> None:
     cost, limit = pair
     if limit is None or not limit.capacity:
         return
@@ -266,10 +300,10 @@ def _affordable(pair: tuple[Cost, Limit | None]) -> None:
             )
 
 
-def _one_of(*choices: str) -> Callable[[object], Any]:
+def _one_of(*choices: str | None) -> Callable[[object], Any]:
     def choose(value: object) -> Any:
         if value not in choices:
-            raise UsageError(f"{value!r} is not supported; write {' or '.join(choices)}")
+            raise UsageError(f"{value!r} is not supported; write {' or '.join(filter(None, choices))}")
         return value
 
     return choose
@@ -293,7 +327,9 @@ def _public_name(value: object) -> str:
     return value
 
 
-def _optional_text(value: object) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise UsageError(f"must be text, not {value!r}")
+def _label(value: object) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str) or not ID.fullmatch(value):
+        raise UsageError(f"must be a label such as login, made like an id, not {value!r}")
     return value

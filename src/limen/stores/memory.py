@@ -1,44 +1,51 @@
-"""Buckets in this process: exact, thread-safe, bounded.
-
-The map never grows beyond `max_buckets`. A bucket that has filled up again says nothing that a missing one would not
-say, so it is dropped; when there is no such bucket to drop, the one nearest to full goes, so that filling the map
-with new keys frees nobody who is being held back. There is no timer and no thread: in a map that is no longer small,
-each new bucket pays for looking at a few of the oldest.
-"""
+"""Buckets in this process: exact, thread-safe, bounded (`memory_cells`)."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from math import inf
 from threading import Lock
+from typing import NamedTuple
 
+from limen.core.algorithm import AnyLimit, Seen
+from limen.core.calendar_window import CalendarWindow
+from limen.core.concurrency import SlotsSeen
 from limen.core.limit import Limit
-from limen.core.token_bucket import NEVER_REFILLS_TTL_MS, level_of, settle
-from limen.errors import UsageError
-from limen.stores.base import Op
+from limen.core.token_bucket import level_of, settle
+from limen.stores.base import Op, Slot, bucket_name, bucket_names
+from limen.stores.memory_cells import Cells, Key
+from limen.stores.memory_slots import HeldSlots
 
 __all__ = ["DEFAULT_MAX_BUCKETS", "AsyncMemoryStore", "MemoryStore"]
 
 DEFAULT_MAX_BUCKETS = 1_000_000
-TIDY_FROM = 4_096
-"""Smaller maps are left alone: most buckets are full again at their next request, and would be made anew each time."""
-LOOKED_AT_PER_NEW_BUCKET = 2
-LOOKED_AT_WHEN_FULL = 16
-
-Key = tuple[str, str]
-"""Identity and rule."""
+MOST_GRANTED = 10**9
+EXACT = 2**53
 
 
-class Cell:
-    """A bucket as it was last touched: `level` ticks of `limit` at `at_us`. Changed in place, under the lock."""
+class Grant(NamedTuple):
+    """Tokens on top of a bucket, and when they lapse."""
 
-    __slots__ = ("at_us", "level", "limit")
+    tokens: int
+    until_us: int
 
-    def __init__(self, level: int, at_us: int, limit: Limit) -> None:
-        self.level = level
-        self.at_us = at_us
-        self.limit = limit
+
+NO_GRANT = Grant(0, 0)
+
+
+class Found(NamedTuple):
+    """What was found in one bucket."""
+
+    op: Op
+    key: Key
+    now_us: int
+    own: Seen
+    """Without what was granted."""
+    grant: Grant
+    seen: Seen
+
+    @property
+    def fits(self) -> bool:
+        return self.op.limit.allows(self.seen, self.op.cost)
 
 
 class MemoryStore:
@@ -47,58 +54,74 @@ class MemoryStore:
     Args:
         now_us: the clock, in microseconds; read once for each `take`, under the lock.
         max_buckets: the most that are remembered.
+        epoch_us: the time of day, in microseconds since 1970, for calendars; by default the same clock.
 
     Raises:
         UsageError: there would be room for none.
     """
 
-    def __init__(self, now_us: Callable[[], int], max_buckets: int = DEFAULT_MAX_BUCKETS) -> None:
-        if max_buckets < 1:
-            raise UsageError(f"max_buckets must be at least 1, not {max_buckets}")
+    state = "memory"
+
+    def __init__(
+        self,
+        now_us: Callable[[], int],
+        max_buckets: int = DEFAULT_MAX_BUCKETS,
+        epoch_us: Callable[[], int] | None = None,
+    ) -> None:
         self._now_us = now_us
-        self._max_buckets = max_buckets
-        self._cells: OrderedDict[Key, Cell] = OrderedDict()
+        self._epoch_us = epoch_us or now_us
+        self._cells = Cells(max_buckets)
+        self._grants: dict[Key, Grant] = {}
+        self._slots = HeldSlots()
         self._lock = Lock()
 
     def __len__(self) -> int:
         return len(self._cells)
 
-    def take(self, ops: Sequence[Op]) -> list[int]:
+    def start(self) -> None:
+        """There is nothing to connect to."""
+
+    def take(self, ops: Sequence[Op]) -> list[Seen]:
         with self._lock:
             now_us = self._now_us()
-            levels = [self._level((op.identity, op.rule), op.limit, now_us) for op in ops]
-            left = [level - op.cost * op.limit.token_ticks for level, op in zip(levels, ops, strict=True)]
-            if all(rest >= 0 for rest, op in zip(left, ops, strict=True) if op.enforce):
-                for op, rest in zip(ops, left, strict=True):
-                    if op.cost and rest >= 0:
-                        self._put((op.identity, op.rule), rest, now_us, op.limit)
-            return levels
+            found = [self._look(op, now_us) for op in ops]
+            if all(each.fits for each in found if each.op.enforce):
+                for each in found:
+                    if each.op.spend and each.op.cost and each.fits:
+                        self._spend(each)
+            return [each.seen for each in found]
 
     def take_one(self, key: Key, limit: Limit, cost: int) -> int:
-        """`take` for a single enforced operation, at a third of the price; `cost` in ticks."""
+        """`take` for a single enforced token bucket, at a third of the price; `cost` in ticks."""
         lock, clock = self._lock, self._now_us
         lock.acquire()  # a `with` statement costs twice as much, and a quarter of all this
         try:
             now_us = clock()
             cell = self._cells.get(key)
-            if cell is None or cell.limit is not limit or now_us < cell.at_us:
+            if cell is None or cell.limit is not limit or now_us < cell.at_us or self._grants:
                 return self._take_with_care(key, limit, cost, now_us)
-            level = cell.level + (now_us - cell.at_us) * limit.ticks_per_us
+            level: int = cell.state + (now_us - cell.at_us) * limit.ticks_per_us
             if level > limit.full_ticks:
                 level = limit.full_ticks
             if level >= cost > 0:
-                cell.level = level - cost
+                cell.state = level - cost
                 cell.at_us = now_us
             return level
         finally:
             lock.release()
 
-    def _take_with_care(self, key: Key, limit: Limit, cost: int, now_us: int) -> int:
-        """`take_one` for a new bucket, another limit, and a clock that stepped back."""
-        level = self._level(key, limit, now_us)
-        if level >= cost > 0:
-            self._put(key, level - cost, now_us, limit)
-        return level
+    def atomic(self, ops: Sequence[Op]) -> bool:
+        """Always: everything is under one lock."""
+        return True
+
+    def grant(self, op: Op, tokens: int, for_us: int) -> Seen:
+        with self._lock:
+            now_us = self._now_us()
+            found = self._look(op._replace(cost=0), now_us)
+            self._forget_lapsed(now_us)
+            until_us = max(found.grant.until_us, found.now_us + for_us)
+            self._grants[found.key] = Grant(min(found.grant.tokens + tokens, _most_granted(op.limit)), until_us)
+            return self._look(op._replace(cost=0), now_us).seen
 
     def begin_anew(self, key: Key, limit: Limit, since_us: int) -> None:
         """Forget a bucket that was last spent from before `since_us` and by then held what a new one begins with."""
@@ -106,82 +129,117 @@ class MemoryStore:
         if cell is not None and cell.at_us < since_us and self._level(key, limit, since_us) >= limit.start_ticks:
             self._cells.pop(key, None)
 
-    def reset(self, identity: str, rule: str | None) -> None:
+    def reset(self, identity: str, rule: str | None, colocate: str = "") -> None:
         with self._lock:
-            if rule is not None:
-                self._cells.pop((identity, rule), None)
-                return
-            for key in [key for key in self._cells if key[0] == identity]:
-                del self._cells[key]
+            for key in self._keys_of(identity) if rule is None else [(identity, name) for name in bucket_names(rule)]:
+                self._cells.pop(key, None)
+                self._grants.pop(key, None)
+
+    def acquire(self, slot: Slot) -> SlotsSeen:
+        with self._lock:
+            return self._slots.acquire(slot, self._now_us())
+
+    def renew(self, slot: Slot) -> bool:
+        with self._lock:
+            return self._slots.renew(slot, self._now_us())
+
+    def release(self, slot: Slot) -> bool:
+        with self._lock:
+            return self._slots.release(slot, self._now_us())
 
     def clear(self) -> None:
         """Forget everything."""
         self._cells.clear()
+        self._grants.clear()
+        self._slots.clear()
 
     def sweep(self) -> None:
-        """Drop every bucket that has filled up. New buckets do it bit by bit; this does it now."""
+        """Drop every bucket that says nothing."""
         with self._lock:
-            now_us = self._now_us()
-            for key in [key for key, cell in self._cells.items() if _says_nothing(cell, now_us)]:
-                del self._cells[key]
+            self._cells.sweep(self._now_us())
 
     def close(self) -> None:
         self.clear()
 
+    def _take_with_care(self, key: Key, limit: Limit, cost: int, now_us: int) -> int:
+        """`take_one` for a new bucket, another limit, grants, and a clock that stepped back."""
+        if self._grants:
+            found = self._look(Op(*key, limit, cost // limit.token_ticks), now_us)
+            if cost and found.fits:
+                self._spend(found)
+            return found.seen  # type: ignore[no-any-return]
+        level = self._level(key, limit, now_us)
+        if level >= cost > 0:
+            self._cells.put(key, level - cost, now_us, limit)
+        return level
+
+    def _look(self, op: Op, now_us: int) -> Found:
+        limit = op.limit
+        key = (op.identity, bucket_name(op.rule, limit.algorithm))
+        if type(limit) is CalendarWindow:
+            now_us = self._epoch_us()
+        grant = self._granted(key, now_us)
+        own = self._own(key, limit, now_us, op.cost - grant.tokens)
+        return Found(op, key, now_us, own, grant, limit.raised(own, grant.tokens) if grant.tokens else own)
+
+    def _own(self, key: Key, limit: AnyLimit, now_us: int, cost: int) -> Seen:
+        if type(limit) is Limit:
+            return self._level(key, limit, now_us)
+        cell = self._cells.get(key)
+        if cell is None:
+            return limit.look(None, now_us, cost)
+        if limit.stepped_back(cell.state, now_us):
+            self._cells.put(key, limit.spend(cell.state, now_us, 0), now_us, limit)
+        return limit.look(cell.state, now_us, cost)
+
+    def _spend(self, found: Found) -> None:
+        """Take the cost: from the bucket what it has, the rest from what was granted."""
+        op, key, limit, now_us = found.op, found.key, found.op.limit, found.now_us
+        own = min(op.cost, limit.remaining(found.own))
+        if own < op.cost:
+            self._grants[key] = found.grant._replace(tokens=found.grant.tokens - op.cost + own)
+        if type(limit) is Limit:
+            self._cells.put(key, found.own - own * limit.token_ticks, now_us, limit)
+        else:
+            cell = self._cells.get(key)
+            self._cells.put(key, limit.spend(cell and cell.state, now_us, own), now_us, limit)
+
+    def _granted(self, key: Key, now_us: int) -> Grant:
+        """What was granted on top of a bucket and is still good."""
+        grant = self._grants.get(key)
+        if grant is None:
+            return NO_GRANT
+        if grant.until_us <= now_us or not grant.tokens:
+            del self._grants[key]
+            return NO_GRANT
+        return grant
+
+    def _keys_of(self, identity: str) -> list[Key]:
+        return [key for kept in (self._cells, self._grants) for key in kept if key[0] == identity]
+
+    def _forget_lapsed(self, now_us: int) -> None:
+        for key in [key for key, grant in self._grants.items() if grant.until_us <= now_us]:
+            del self._grants[key]
+
     def _level(self, key: Key, limit: Limit, now_us: int) -> int:
-        """What a bucket holds. A clock that stepped back, or another limit, becomes the new state at once."""
+        """What a token bucket holds. A clock that stepped back becomes the new state at once."""
         cell = self._cells.get(key)
         if cell is None:
             if limit.start_ticks < limit.full_ticks:  # it begins to fill now, also when this request is refused
-                self._put(key, limit.start_ticks, now_us, limit)
+                self._cells.put(key, limit.start_ticks, now_us, limit)
             return limit.start_ticks
-        bucket = settle(cell.level, cell.limit, cell.at_us)
+        bucket = settle(cell.state, cell.limit, cell.at_us)
         level = level_of(bucket, limit, now_us)
         if now_us < bucket.anchor_us:
-            cell.level, cell.at_us, cell.limit = level, now_us, limit
+            cell.state, cell.at_us, cell.limit = level, now_us, limit
         return level
 
-    def _put(self, key: Key, level: int, now_us: int, limit: Limit) -> None:
-        cell = self._cells.get(key)
-        if cell is None:
-            self._make_room(now_us)
-            self._cells[key] = Cell(level, now_us, limit)
-        else:
-            cell.level, cell.at_us, cell.limit = level, now_us, limit
 
-    def _make_room(self, now_us: int) -> None:
-        if len(self._cells) < min(TIDY_FROM, self._max_buckets):
-            return
-        for _ in range(min(LOOKED_AT_PER_NEW_BUCKET, len(self._cells))):
-            key, cell = next(iter(self._cells.items()))
-            if _says_nothing(cell, now_us):
-                del self._cells[key]
-            else:
-                self._cells.move_to_end(key)
-        if len(self._cells) >= self._max_buckets:
-            self._evict(now_us)
-
-    def _evict(self, now_us: int) -> None:
-        """Drop, of some of the oldest, the one that holds its client back for the shortest time."""
-        oldest = [self._cells.popitem(last=False) for _ in range(min(LOOKED_AT_WHEN_FULL, len(self._cells)))]
-        freed = min(range(len(oldest)), key=lambda index: _held_back_us(oldest[index][1], now_us))
-        for index, (key, cell) in enumerate(oldest):
-            if index != freed:
-                self._cells[key] = cell
-
-
-def _says_nothing(cell: Cell, now_us: int) -> bool:
-    if not cell.limit.refills:
-        return now_us - cell.at_us > NEVER_REFILLS_TTL_MS * 1000
-    return _held_back_us(cell, now_us) <= 0
-
-
-def _held_back_us(cell: Cell, now_us: int) -> float:
-    """Until the bucket is full."""
-    limit = cell.limit
-    if not limit.refills:
-        return inf
-    return (limit.full_ticks - cell.level) / limit.ticks_per_us - (now_us - cell.at_us)
+def _most_granted(limit: AnyLimit) -> int:
+    """As many as every store can tell exactly together with a full bucket."""
+    if type(limit) is Limit:
+        return min(MOST_GRANTED, (EXACT - limit.full_ticks) // limit.token_ticks)
+    return MOST_GRANTED
 
 
 class AsyncMemoryStore:
@@ -195,14 +253,31 @@ class AsyncMemoryStore:
     async def start(self) -> None:
         """There is nothing to connect to."""
 
-    async def take(self, ops: Sequence[Op]) -> Sequence[int]:
+    async def take(self, ops: Sequence[Op]) -> Sequence[Seen]:
         op = ops[0]
-        if len(ops) == 1 and op.enforce:
-            return (self.local.take_one((op.identity, op.rule), op.limit, op.cost * op.limit.token_ticks),)
+        limit = op.limit
+        if type(limit) is Limit and len(ops) == 1 and op.enforce and op.spend:
+            return (self.local.take_one((op.identity, op.rule), limit, op.cost * limit.token_ticks),)
         return self.local.take(ops)
 
-    async def reset(self, identity: str, rule: str | None) -> None:
+    def atomic(self, ops: Sequence[Op]) -> bool:
+        """Always: everything is under one lock."""
+        return True
+
+    async def grant(self, op: Op, tokens: int, for_us: int) -> Seen:
+        return self.local.grant(op, tokens, for_us)
+
+    async def reset(self, identity: str, rule: str | None, colocate: str = "") -> None:
         self.local.reset(identity, rule)
+
+    async def acquire(self, slot: Slot) -> SlotsSeen:
+        return self.local.acquire(slot)
+
+    async def renew(self, slot: Slot) -> bool:
+        return self.local.renew(slot)
+
+    async def release(self, slot: Slot) -> bool:
+        return self.local.release(slot)
 
     async def close(self) -> None:
         self.local.close()

@@ -13,7 +13,8 @@ from cyclopts import App, CycloptsError
 from cyclopts.config import Env, Toml
 
 from limen.apps.cli import DONE, UNREACHABLE, USAGE
-from limen.apps.cli.checks import check, reset
+from limen.apps.cli.checks import check, grant, reset
+from limen.apps.cli.doctor import doctor
 from limen.apps.cli.rules import rules
 from limen.apps.cli.serve import gateway, service, up
 from limen.errors import LimenError, Unavailable
@@ -53,7 +54,7 @@ def _settings() -> set[str]:
     return options - set(app)
 
 
-COMMANDS = ("up", "gateway", "service", "check", "reset")
+COMMANDS = ("up", "gateway", "service", "check", "reset", "grant", "doctor")
 
 app = App(
     name="limen",
@@ -66,7 +67,7 @@ app = App(
     exit_on_error=False,
     print_error=False,
 )
-for command in (up, gateway, service, rules, check, reset):
+for command in (up, gateway, service, rules, check, reset, grant, doctor):
     app.command(command)
 
 

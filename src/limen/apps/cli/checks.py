@@ -1,22 +1,22 @@
-"""One question from a shell."""
+"""One question from a shell, or one order: a check, a reset, a grant."""
 
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
 
 from limen.apps.cli import DONE, NO
-from limen.apps.cli.options import DEFAULT_RULES_DB, AsJson, Whole
+from limen.apps.cli.asking import ask_limiter, refuse_memory
+from limen.apps.cli.options import DEFAULT_RULES_DB, AsJson, Secrets, Whole
 
 if TYPE_CHECKING:
     from limen.core.decision import Decision
-    from limen.engine.aio import AsyncLimiter
 
-__all__ = ["check", "reset"]
+__all__ = ["check", "grant", "reset"]
 
-T = TypeVar("T")
+NO_SECRETS = Secrets()
 
 
 def check(
@@ -27,7 +27,7 @@ def check(
     cost: Whole = 1,
     store: str,
     rules_db: str = DEFAULT_RULES_DB,
-    secret: str | None = None,
+    secrets: Secrets = NO_SECRETS,
     as_json: AsJson = False,
 ) -> int:
     """Ask whether a client may pass a rule now, and spend its cost if so. Exit status 1 says no.
@@ -38,10 +38,9 @@ def check(
         cost: Tokens to spend; 0 only looks.
         store: URL of the counter store.
         rules_db: URL of the rules database.
-        secret: As the gateways have it.
         as_json: Print the decision as JSON.
     """
-    decision: Decision = _with_limiter(store, rules_db, secret, lambda limiter: limiter.check(client, rule, cost))
+    decision: Decision = ask_limiter(store, rules_db, secrets, lambda limiter: limiter.check(client, rule, cost))
     print(json.dumps(decision.to_json()) if as_json else _sentence(decision))
     return DONE if decision.allowed else NO
 
@@ -53,7 +52,7 @@ def reset(
     *,
     store: str,
     rules_db: str = DEFAULT_RULES_DB,
-    secret: str | None = None,
+    secrets: Secrets = NO_SECRETS,
     as_json: AsJson = False,
 ) -> None:
     """Fill a client's buckets again: under one rule, or under all that are keyed by the client alone.
@@ -63,51 +62,44 @@ def reset(
         rule: Id of the rule; all when it is left out.
         store: URL of the counter store.
         rules_db: URL of the rules database.
-        secret: As the gateways have it.
         as_json: Print JSON.
     """
-    _with_limiter(store, rules_db, secret, lambda limiter: limiter.reset(client, rule))
+    refuse_memory(store, "/admin/clients/{client}/reset")
+    ask_limiter(store, rules_db, secrets, lambda limiter: limiter.reset(client, rule))
     print(json.dumps({"client": client, "rule": rule, "reset": True}) if as_json else f"{client} begins afresh")
 
 
-def _with_limiter(store: str, rules_db: str, secret: str | None, ask: Callable[[AsyncLimiter], Awaitable[T]]) -> T:
-    """The answer of a limiter that exists for this question; with the secret that its fellows use."""
-    import asyncio
+def grant(
+    client: str,
+    rule: str,
+    tokens: Whole,
+    /,
+    *,
+    lasts: Annotated[str, Parameter(name="--for")] = "1h",
+    store: str,
+    rules_db: str = DEFAULT_RULES_DB,
+    secrets: Secrets = NO_SECRETS,
+    as_json: AsJson = False,
+) -> None:
+    """Let a client spend more under a rule, on top of its limit and for a time.
 
-    from limen.admin.repository import Repository
-    from limen.admin.stored_rules import readable_rules
-    from limen.engine.aio import AsyncLimiter
-    from limen.rules.ruleset import RuleSet
-
-    logging.getLogger("limen.store").setLevel(logging.ERROR)  # what it would say is said by the exit status
-
-    async def answer() -> T:
-        async with Repository(rules_db, secret.encode() if secret else None) as repository:
-            snapshot = await repository.snapshot()
-            ruleset = RuleSet(readable_rules(snapshot.rules), snapshot.revision)
-            async with AsyncLimiter(store, ruleset, secret=await repository.secret(), deadline_ms=1000) as limiter:
-                if limiter.store_state == "down":
-                    await _complain(store)
-                answer = await ask(limiter)
-                if getattr(answer, "degraded", False):
-                    await _complain(store)
-                return answer
-
-    return asyncio.run(answer())
-
-
-async def _complain(store: str) -> NoReturn:
+    Args:
+        client: Name of the client.
+        rule: Id of the rule.
+        tokens: How many more.
+        lasts: Until when they can be spent: 90s, 15m, 1h, 1d; 30 days at most.
+        store: URL of the counter store.
+        rules_db: URL of the rules database.
+        as_json: Print JSON.
     """
-    Raises:
-        StoreError: why the store does not answer, as far as that can be found out.
-    """
-    from limen.errors import StoreError
-    from limen.stores.valkey.connect import open_link
-    from limen.stores.valkey.endpoint import parse_endpoint
+    from limen.admin.buckets import grant_body, grant_from
 
-    endpoint = parse_endpoint(store)
-    (await open_link(endpoint, 1.0, 1.0)).close()
-    raise StoreError(f"{endpoint} does not answer in time; look at the server, and at --store")
+    refuse_memory(store, "/admin/grants")
+    given = grant_from({"client": client, "rule": rule, "tokens": tokens, "for": lasts})
+    now: Decision = ask_limiter(store, rules_db, secrets, lambda limiter: limiter.grant(*given))
+    total = "" if now.remaining is None else f", {now.remaining} in all"
+    said = f"{client} may spend {tokens} more under {rule} for {lasts}{total}"
+    print(json.dumps(grant_body(given, now)) if as_json else said)
 
 
 def _sentence(decision: Decision) -> str:

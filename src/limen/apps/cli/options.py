@@ -12,7 +12,7 @@ from cyclopts import CoercionError, Parameter, Token
 if TYPE_CHECKING:
     from limen.apps.settings import Listen, Shared
 
-__all__ = ["DEFAULT_RULES_DB", "AsJson", "Deciding", "Tls", "Whole", "listen", "settings"]
+__all__ = ["DEFAULT_RULES_DB", "AsJson", "Deciding", "Secrets", "Tls", "Whole", "listen", "settings"]
 
 DEFAULT_RULES_DB = "sqlite:///.limen/rules.db"
 
@@ -37,6 +37,8 @@ class Deciding:
 
     secret: Annotated[str | None, Parameter(show_env_var=True)] = None
     "Keys the hashes of clients and API keys; by default one that is kept with the rules. Better as LIMEN_SECRET."
+    previous_secret: Annotated[str | None, Parameter(show_env_var=True)] = None
+    "The secret before it, while it is being replaced. Better as LIMEN_PREVIOUS_SECRET."
     gateways: Whole = 1
     "How many processes decide; each gets that part of a limit while the store is away."
     deadline_ms: float = 5.0
@@ -49,6 +51,17 @@ class Deciding:
     "A network whose X-Forwarded-For is believed, such as 10.0.0.0/8; may be given several times."
     dialect: tuple[str, ...] = ("ietf-11", "legacy")
     "Response fields: ietf-11, legacy, github, none; may be given several times."
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Secrets:
+    """How clients are named in the store."""
+
+    secret: Annotated[str | None, Parameter(show_env_var=True)] = None
+    "As the gateways have it."
+    previous_secret: Annotated[str | None, Parameter(show_env_var=True)] = None
+    "As the gateways have it, while the secret is being replaced."
 
 
 @Parameter(name="*")
@@ -70,6 +83,7 @@ def settings(store: str, rules_db: str, deciding: Deciding) -> Shared:
         store=store,
         rules_db=rules_db,
         secret=deciding.secret,
+        previous_secret=deciding.previous_secret,
         gateways=deciding.gateways,
         deadline_ms=deciding.deadline_ms,
         poll_s=deciding.poll_s,

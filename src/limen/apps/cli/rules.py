@@ -103,13 +103,9 @@ def _with_service(rules_db: str, ask: Callable[[AdminService], Awaitable[T]]) ->
 
     async def answer() -> T:
         async with Repository(rules_db) as repository:
-            return await ask(AdminService(repository, reset=_no_reset))
+            return await ask(AdminService(repository))
 
     return asyncio.run(answer())
-
-
-async def _no_reset(client: str, rule: str | None) -> None:
-    raise AssertionError("no command of this module resets buckets")
 
 
 def _yaml(documents: list[dict[str, Any]]) -> str:

@@ -1,91 +1,85 @@
-"""The shared store for coroutines."""
+"""The shared store for coroutines: one server, or the primary that sentinels know."""
 
 from __future__ import annotations
 
-import asyncio
+from _thread import get_ident
 from collections.abc import Sequence
 
 import hiredis
 
-from limen.errors import StoreError
+from limen.core.algorithm import Seen
+from limen.core.limit import Limit
 from limen.stores.base import Op
-from limen.stores.valkey.endpoint import Endpoint
+from limen.stores.valkey.asking import NO_ROUTES, Question
+from limen.stores.valkey.endpoint import Target
 from limen.stores.valkey.link import Reply
-from limen.stores.valkey.names import Names
 from limen.stores.valkey.node import Node
-from limen.stores.valkey.script import Commands, parse_levels
+from limen.stores.valkey.operations import Operations
+from limen.stores.valkey.per_loop import PerLoop
+from limen.stores.valkey.script import Commands, parse_seen
+from limen.stores.valkey.sentinel import Sentinels
 
 __all__ = ["AsyncValkeyStore"]
 
 
-class AsyncValkeyStore:
+class AsyncValkeyStore(Operations):
     """Buckets in one Valkey or Redis server.
 
     Args:
-        endpoint: where the server is.
-        secret: keys the hash of identities.
+        target: where the server is, or who knows.
+        commands: what is sent.
         deadline_ms: how long a decision waits for the server.
     """
 
-    def __init__(self, endpoint: Endpoint, secret: str | bytes | None, deadline_ms: float) -> None:
-        self._commands = Commands(Names(secret))
-        self.node = Node(endpoint, deadline_ms / 1000, self._commands.load)
-        self._loads = 0
+    def __init__(self, target: Target, commands: Commands, deadline_ms: float) -> None:
+        super().__init__(commands)
+        self._target = target
+        self._deadline_s = deadline_ms / 1000
+        self._nodes = PerLoop(self._open)
 
     @property
     def state(self) -> str:
-        return "down" if self.node.breaker.is_open else "up"
+        return self._nodes.state
+
+    @property
+    def node(self) -> Node:
+        """The server, as this event loop sees it."""
+        return self._nodes.here()
 
     async def start(self) -> None:
-        await self.node.start()
+        await self._nodes.start()
 
     async def close(self) -> None:
-        await self.node.close()
+        await self._nodes.close()
 
-    async def take(self, ops: Sequence[Op]) -> Sequence[int]:
-        command, loads = self._commands.take(ops), self._loads
-        try:
-            reply = await self.node.ask(command)
-            if type(reply) is not int:
-                reply = await self._settled(command, reply, loads)
-        except StoreError as error:
-            self._count(error)
-            raise
-        return (reply,) if type(reply) is int and reply >= 0 and len(ops) == 1 else parse_levels(reply, ops)
-
-    async def reset(self, identity: str, rule: str | None) -> None:
-        command, loads = self._commands.reset(identity, rule), self._loads
-        try:
-            await self._settled(command, await self.node.ask(command), loads)
-        except StoreError as error:
-            self._count(error)
-            raise
-
-    async def _settled(self, command: bytes, reply: Reply, loads: int) -> Reply:
-        """The reply, once the server knows the script.
-
-        Args:
-            loads: `_loads` when the command was sent.
-        """
-        if isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOSCRIPT"):
-            self._load_script(loads)
-            reply = await self.node.ask(command)  # it was refused unread, so it was not counted
+    async def take(self, ops: Sequence[Op]) -> Sequence[Seen]:
+        node = self._nodes.by_thread.get(get_ident())
+        if node is None or not node.loop.is_running():
+            node = await self._nodes.begun()
+        command, loads = self._commands.take(ops), node.loads
+        reply = await node.ask(command)
+        if type(reply) is int and reply >= 0 and len(ops) == 1 and type(ops[0].limit) is Limit:
+            return (reply,)  # one token bucket: the common case, without a detour
         if isinstance(reply, hiredis.ReplyError):
-            raise StoreError(f"{self.node.endpoint} refused: {reply}", "refused")
+            reply = await self._settled(command, node, loads, reply)
+        return parse_seen(reply, ops)
+
+    def atomic(self, ops: Sequence[Op]) -> bool:
+        """Always: everything is in one server."""
+        return True
+
+    async def _ask(self, key: bytes, command: bytes) -> Reply:
+        """The reply to a command about one key."""
+        node = await self._nodes.begun()
+        loads = node.loads
+        return await self._settled(command, node, loads, await node.ask(command))
+
+    async def _settled(self, command: bytes, node: Node, loads: int, reply: Reply) -> Reply:
+        if isinstance(reply, hiredis.ReplyError):
+            return await Question(command, node, loads, NO_ROUTES, self._deadline_s).settled(reply)
         return reply
 
-    def _count(self, error: StoreError) -> None:
-        if error.kind == "timeout":
-            self.node.missed()
-
-    def _load_script(self, loads_before: int) -> None:
-        """Send the script, unless that was done since the refused question: many are refused at once."""
-        if self._loads == loads_before:
-            self._loads += 1
-            self.node.ask(self._commands.load).add_done_callback(_read)
-
-
-def _read(loaded: asyncio.Future[Reply]) -> None:
-    """Look at the outcome; a failure shows itself in the question that follows."""
-    if not loaded.cancelled():
-        loaded.exception()
+    def _open(self) -> Node:
+        sentinels = self._target.kind == "sentinel"
+        place = Sentinels(self._target).locate if sentinels else self._target.login
+        return Node(place, self._deadline_s, self._commands.load)

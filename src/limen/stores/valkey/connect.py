@@ -1,4 +1,7 @@
-"""Log in with redis-py (TLS, AUTH, HELLO, SELECT) and take its transport over: the one place that knows its insides."""
+"""Log in with redis-py (TLS, AUTH, HELLO, SELECT) and take its transport over: the one place that knows its insides.
+
+A name is looked up anew for each connection, so that a server that moved is found.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,13 @@ from typing import Any
 import redis.asyncio as redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import AuthenticationError, RedisError
+from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError
 
 from limen.errors import StoreError
-from limen.stores.valkey.endpoint import Endpoint
+from limen.stores.valkey.endpoint import Endpoint, Tls
 from limen.stores.valkey.link import Link
 
-__all__ = ["open_link"]
+__all__ = ["open_link", "tls_options"]
 
 
 async def open_link(endpoint: Endpoint, deadline_s: float, timeout_s: float) -> Link:
@@ -25,19 +28,35 @@ async def open_link(endpoint: Endpoint, deadline_s: float, timeout_s: float) -> 
         timeout_s: how long connecting and logging in may take together.
 
     Raises:
-        StoreError: `down` when nobody answers, `refused` when the server will not have us.
+        StoreError: `down` when nobody answers, `login` when the server will not have us, `loading` not yet.
     """
-    connection = _connection(endpoint, timeout_s)
+    connection = None
     try:
         async with asyncio.timeout(timeout_s):
+            connection = _connection(endpoint, timeout_s)
             await connection.connect()
         return _take_over(connection, deadline_s)
     except AuthenticationError as error:
-        raise StoreError(f"{endpoint} refused the login: {error}; check user and password", "refused") from error
+        raise StoreError(f"{endpoint} refused the login: {error}; check user and password", "login") from error
+    except BusyLoadingError as error:
+        raise StoreError(f"{endpoint} is loading its data", "loading") from error
     except (RedisError, OSError, ValueError) as error:
-        raise StoreError(f"{endpoint} cannot be reached: {str(error) or type(error).__name__}", "down") from error
+        raise StoreError(f"{endpoint} cannot be reached: {_reason(error)}", "down") from error
     finally:
         await _let_go(connection)
+
+
+def tls_options(tls: Tls | None) -> dict[str, Any]:
+    """What redis-py is told about TLS."""
+    if tls is None:
+        return {}
+    return {
+        "ssl_ca_certs": tls.ca or None,
+        "ssl_certfile": tls.cert or None,
+        "ssl_keyfile": tls.key or None,
+        "ssl_cert_reqs": "required" if tls.verify else "none",
+        "ssl_check_hostname": tls.verify,
+    }
 
 
 def _connection(endpoint: Endpoint, timeout_s: float) -> Any:
@@ -49,10 +68,12 @@ def _connection(endpoint: Endpoint, timeout_s: float) -> Any:
         username=endpoint.username,
         password=endpoint.password,
         client_name="limen",
+        driver_info=None,  # it would be told the name of a library too: a right more that a user needs
         protocol=2,
         retry=Retry(NoBackoff(), 0),  # its default sends a command again after a lost reply: that counts twice
         socket_timeout=None,  # ours holds; with its own it sends by `asyncio.wait_for`, which loses cancellations
         socket_connect_timeout=timeout_s,
+        **tls_options(endpoint.tls),
     )
 
 
@@ -65,5 +86,12 @@ def _take_over(connection: Any, deadline_s: float) -> Link:
 
 async def _let_go(connection: Any) -> None:
     """Close what was not taken over."""
-    if connection._writer is not None:
+    if connection is not None and connection._writer is not None:
         await connection.disconnect(nowait=True)
+
+
+def _reason(error: Exception) -> str:
+    text = str(error) or type(error).__name__
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return f"{text}; name the certificates to trust with ?tls_ca=FILE"
+    return text

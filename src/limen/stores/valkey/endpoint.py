@@ -1,16 +1,39 @@
-"""Where a server is and how to log in to it, from a URL."""
+"""Where servers are and how to log in to them: what a store URL says once it is understood."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from urllib.parse import unquote, urlsplit
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
 
-from limen.errors import SettingsError
-
-__all__ = ["Endpoint", "parse_endpoint"]
+__all__ = ["DEFAULT_PORT", "Address", "Endpoint", "Kind", "Target", "Tls"]
 
 DEFAULT_PORT = 6379
-EXAMPLE = "write it as valkey://user:password@host:6379/0 (valkeys:// for TLS)"
+Kind = Literal["single", "cluster", "sentinel"]
+
+
+class Address(NamedTuple):
+    """A host and a port. IPv6 is shown in brackets."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """How the other side proves who it is, and how we do."""
+
+    ca: str = ""
+    """A file with the certificates to trust; empty for those of the system."""
+    cert: str = ""
+    """Our own certificate, where the server asks for one."""
+    key: str = ""
+    """Its key; empty when it is in the same file."""
+    verify: bool = True
+    """False trusts whoever answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,35 +45,35 @@ class Endpoint:
     database: int = 0
     username: str | None = None
     password: str | None = field(default=None, repr=False)
-    tls: bool = False
+    tls: Tls | None = None
+
+    @property
+    def address(self) -> Address:
+        return Address(self.host, self.port)
+
+    def at(self, host: str, port: int) -> Endpoint:
+        """Another server with the same login."""
+        return replace(self, host=host, port=port)
 
     def __str__(self) -> str:
-        return f"valkey{'s' if self.tls else ''}://{self.host}:{self.port}/{self.database}"
+        return f"valkey{'s' if self.tls else ''}://{self.address}/{self.database}"
 
 
-def parse_endpoint(url: str) -> Endpoint:
-    """The server behind `valkey://`, `valkeys://`, `redis://` or `rediss://`.
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a store URL points to."""
 
-    Raises:
-        SettingsError: says what is wrong, without repeating a password.
-    """
-    try:
-        parts = urlsplit(url)
-        port = parts.port or DEFAULT_PORT
-    except ValueError as error:
-        raise SettingsError(f"the store URL has no readable host and port; {EXAMPLE}") from error
-    if parts.scheme not in ("valkey", "valkeys", "redis", "rediss") or not parts.hostname:
-        raise SettingsError(f"the store URL has no host; {EXAMPLE}")
-    if parts.query or parts.fragment:
-        raise SettingsError(f"the store URL has a query, which is not understood; {EXAMPLE}")
-    database = parts.path.strip("/") or "0"
-    if not database.isdigit():
-        raise SettingsError(f"what follows the host of the store is not the number of a database; {EXAMPLE}")
-    return Endpoint(
-        parts.hostname,
-        port,
-        int(database),
-        unquote(parts.username) if parts.username else None,
-        unquote(parts.password) if parts.password else None,
-        parts.scheme in ("valkeys", "rediss"),
-    )
+    kind: Kind
+    seeds: tuple[Endpoint, ...]
+    """Whom to ask first: the server itself, some nodes of the cluster, or the sentinels."""
+    login: Endpoint
+    """How to log in to a data node; its address is that of the first seed."""
+    name: str = ""
+    """Under which name the sentinels know the primary."""
+
+    def __str__(self) -> str:
+        scheme = f"valkey{'s' if self.login.tls else ''}"
+        if self.kind == "single":
+            return str(self.login)
+        hosts = ",".join(str(seed.address) for seed in self.seeds)
+        return f"{scheme}+{self.kind}://{hosts}" + (f"/{self.name}" if self.name else "")

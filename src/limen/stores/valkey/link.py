@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from itertools import islice
 
 import hiredis
@@ -51,12 +52,14 @@ class Link(asyncio.Protocol):
         loop: the event loop that it lives on.
         deadline_s: how long a caller waits for its reply.
 
-    `lost` is resolved when the connection is gone. `misses` counts the deadlines since the last reply.
+    `lost` is resolved when the connection is gone. `misses` counts the deadlines since the last reply, and `on_miss` is
+    called when there are more.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, deadline_s: float) -> None:
         self.lost: asyncio.Future[None] = loop.create_future()
         self.misses = 0
+        self.on_miss: Callable[[], None] = _nothing
         self._loop = loop
         self._deadline_s = deadline_s
         self._transport: asyncio.Transport | None = None
@@ -193,6 +196,11 @@ class Link(asyncio.Protocol):
             if not future.done():
                 self.misses += 1
                 future.set_exception(StoreError(message, "timeout"))
+        self.on_miss()
+
+
+def _nothing() -> None:
+    """Nobody counts."""
 
 
 _NOTHING = object()

@@ -1,26 +1,48 @@
-"""Store operations as commands, and replies as levels. Pure: nothing here sends or waits."""
+"""Store operations as commands, and replies as what was seen. Pure: nothing here sends or waits.
+
+There is one script (`scripts/`, joined in the order of PARTS), so a server has to be given one thing once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha1
 from importlib.resources import files
+from struct import Struct
+from time import time_ns
 
+from limen.core.algorithm import Seen
+from limen.core.concurrency import SlotsSeen
 from limen.core.limit import Limit
 from limen.errors import StoreError
-from limen.stores.base import Op
-from limen.stores.valkey.names import KEY_LENGTH, Names, field_of
+from limen.stores.base import Op, Slot, bucket_name, bucket_names
+from limen.stores.valkey.names import Names, field_of
+from limen.stores.valkey.wire import WIDTHS, numbers_of
 
-__all__ = ["PING", "Commands", "parse_levels", "take_script"]
+__all__ = ["PING", "Commands", "parse_bool", "parse_seen", "parse_slots", "the_script"]
 
-KEY_HEAD = b"\r\n$%d\r\n" % KEY_LENGTH
+PARTS = (
+    "take_one", "head", "token_bucket", "take_two", "take_plain", "kinds", "fixed_window", "sliding_window",
+    "sliding_log", "take", "undo", "grant", "slot", "tail",
+)  # fmt: skip
+KEY_HEAD = b"\r\n$29\r\n"
+"""What stands before a key that is not colocated."""
 PING = b"*1\r\n$4\r\nPING\r\n"
+NUMBERS, LAST = Struct("<4d"), Struct("<d")
+"""As doubles, which the script's numbers are, and which it reads five times as fast as text."""
+MODES = {(True, True): b"e", (False, True): b"s", (True, False): b"E", (False, False): b"S"}
 MAX_FRAGMENTS = 50_000
 
 
-def take_script() -> bytes:
+def the_script() -> bytes:
     """The text of the script that decides."""
-    return (files(__package__) / "scripts" / "take.lua").read_bytes()
+    folder = files(__package__) / "scripts"
+    return b"".join((folder / f"{part}.lua").read_bytes() for part in PARTS)
+
+
+def system_epoch_us() -> int:
+    """Microseconds since 1970 by this machine: which window of a calendar it is, give or take one."""
+    return time_ns() // 1000
 
 
 class Commands:
@@ -28,102 +50,188 @@ class Commands:
 
     Args:
         names: keys from identities.
+        script: another text than the one that ships.
+        epoch_us: the time of day, for calendars.
     """
 
-    def __init__(self, names: Names, script: bytes | None = None) -> None:
-        script = take_script() if script is None else script
+    def __init__(
+        self, names: Names, script: bytes | None = None, epoch_us: Callable[[], int] = system_epoch_us
+    ) -> None:
+        script = the_script() if script is None else script
         digest = sha1(script, usedforsecurity=False).hexdigest().encode()
-        self._names = names
-        self._evalsha = b"\r\n$7\r\nEVALSHA\r\n$40\r\n" + digest
-        self._one_op = b"*11" + self._evalsha + b"\r\n$1\r\n1" + KEY_HEAD
-        self._fragments: dict[tuple[str, int, bool], tuple[Limit, bytes]] = {}
+        self.names = names
         self.load = _command(b"SCRIPT", b"LOAD", script)
+        self._epoch_us = epoch_us
+        self._evalsha = b"\r\n$7\r\nEVALSHA\r\n$40\r\n" + digest
+        self._one = b"*6" + self._evalsha + b"\r\n$1\r\n1" + KEY_HEAD
+        self._fragments: dict[tuple[str, int], tuple[Limit, bytes]] = {}
 
-    def take(self, ops: Sequence[Op]) -> bytes:
-        """One EVALSHA for all operations; those of one identity share a key."""
-        if len(ops) == 1:
+    def take(self, ops: Sequence[Op], undo: bytes = b"") -> bytes:
+        """One EVALSHA for all operations; those of one identity share a key.
+
+        Args:
+            undo: when given, the server remembers for ten seconds under this name what it took (see `undo`).
+        """
+        if len(ops) == 1 and not undo:
             op = ops[0]
-            return self._one_op + self._names.key(op.identity) + b"\r\n$1\r\n1" + self._fragment(op) + b"\r\n"
-        return self._take_many(ops)
+            if type(op.limit) is Limit and op.spend and not op.colocate:
+                return self._one + self.names.key(op.identity) + self._fragment(op, op.limit) + b"\r\n"
+        elif not undo and _plain(ops):
+            return self._take_plain(ops)
+        return self._take_many(ops, undo)
 
-    def reset(self, identity: str, rule: str | None) -> bytes:
-        """Forget one bucket, or all of an identity."""
-        key = self._names.key(identity)
-        return _command(b"DEL", key) if rule is None else _command(b"HDEL", key, field_of(rule))
+    def undo(self, ops: Sequence[Op], undo: bytes) -> bytes:
+        """Give back what the take of these operations under that name took: once, and nothing if it took nothing."""
+        keys = self._keys(ops)
+        return self._call([*keys, _memory_key(keys[0], undo)], b"undo")
 
-    def _take_many(self, ops: Sequence[Op]) -> bytes:
+    def grant(self, op: Op, tokens: int, for_us: int) -> bytes:
+        """Add tokens to a bucket that lapse after `for_us`."""
+        numbers = (b"%d" % tokens, b"%d" % for_us)
+        return self._call(self._keys([op]), b"grant", *numbers, *self._arguments(op._replace(cost=0)))
+
+    def reset(self, identity: str, rule: str | None, colocate: str = "") -> bytes:
+        """Forget one bucket, whatever counts in it, or all of an identity."""
+        key = self.names.key(identity, colocate)
+        if rule is None:
+            return _command(b"DEL", key)
+        return _command(b"HDEL", key, *map(field_of, bucket_names(rule)))
+
+    def acquire(self, slot: Slot) -> bytes:
+        """Hold a slot if one is free."""
+        numbers = (b"%d" % slot.limit.capacity, b"%d" % slot.limit.lease_us)
+        return self._call([self.names.slots_key(slot)], b"acquire", slot.holder.encode(), *numbers)
+
+    def renew(self, slot: Slot) -> bytes:
+        """Hold it for longer."""
+        return self._call([self.names.slots_key(slot)], b"renew", slot.holder.encode(), b"%d" % slot.limit.lease_us)
+
+    def release(self, slot: Slot) -> bytes:
+        """Let it go."""
+        return self._call([self.names.slots_key(slot)], b"release", slot.holder.encode())
+
+    def _take_plain(self, ops: Sequence[Op]) -> bytes:
+        """Several enforced token buckets under one key."""
+        head = b"*%d" % (4 + 2 * len(ops)) + self._evalsha + _bulks(b"1", *self._keys(ops[:1]))
+        return head + b"".join(self._fragment(op, op.limit) for op in ops if type(op.limit) is Limit) + b"\r\n"
+
+    def _take_many(self, ops: Sequence[Op], undo: bytes) -> bytes:
         groups = grouped(ops)
-        count = 3 + 2 * len(groups) + 6 * len(ops)
-        parts = [b"*%d" % count, self._evalsha, _number(len(groups))]
-        for identity in groups:
-            parts += (KEY_HEAD, self._names.key(identity))
+        keys = [self.names.key(*group) for group in groups]
+        words = [b"take", undo]
         for members in groups.values():
-            parts.append(_number(len(members)))
-            parts += [self._fragment(ops[index]) for index in members]
-        parts.append(b"\r\n")
-        return b"".join(parts)
+            words.append(b"%d" % len(members))
+            for index in members:
+                words += self._arguments(ops[index])
+        return self._call([*keys, _memory_key(keys[0], undo)] if undo else keys, *words)
 
-    def _fragment(self, op: Op) -> bytes:
-        """The arguments of one operation, each beginning with a line end."""
-        name = (op.rule, op.cost, op.enforce)
+    def _keys(self, ops: Sequence[Op]) -> list[bytes]:
+        return [self.names.key(*group) for group in grouped(ops)]
+
+    def _arguments(self, op: Op) -> list[bytes]:
+        letter, numbers = numbers_of(op.limit, self._epoch_us)
+        mode = MODES[op.enforce, op.spend]
+        a, b, c, d = numbers
+        packed = NUMBERS.pack(a, b, c, _cost(op)) + (LAST.pack(d) if d else b"")
+        return [field_of(bucket_name(op.rule, op.limit.algorithm)), letter, mode, packed]
+
+    def _fragment(self, op: Op, limit: Limit) -> bytes:
+        """The arguments of a single token bucket."""
+        name = (op.rule, op.cost)
         found = self._fragments.get(name)
-        if found is not None and found[0] is op.limit:
+        if found is not None and found[0] is limit:
             return found[1]
         if len(self._fragments) >= MAX_FRAGMENTS:
             self._fragments.clear()
-        fragment = _arguments(op)
-        self._fragments[name] = (op.limit, fragment)
+        numbers = NUMBERS.pack(limit.token_ticks, limit.ticks_per_us, limit.full_ticks, _cost(op))
+        fragment = _bulks(field_of(op.rule), numbers)
+        self._fragments[name] = (limit, fragment)
         return fragment
 
+    def _call(self, keys: Sequence[bytes], *words: bytes) -> bytes:
+        count = b"*%d" % (3 + len(keys) + len(words))
+        return count + self._evalsha + _bulks(b"%d" % len(keys), *keys, *words) + b"\r\n"
 
-def grouped(ops: Sequence[Op]) -> dict[str, list[int]]:
-    """The positions of the operations of each identity, in order of appearance."""
-    groups: dict[str, list[int]] = {}
+
+def _plain(ops: Sequence[Op]) -> bool:
+    """Whether these are enforced token buckets of one identity."""
+    identity, colocate = ops[0].identity, ops[0].colocate
+    for op in ops:
+        if type(op.limit) is not Limit or not op.enforce or not op.spend:
+            return False
+        if op.identity != identity or op.colocate != colocate:
+            return False
+    return True
+
+
+def grouped(ops: Sequence[Op]) -> dict[tuple[str, str], list[int]]:
+    """The positions of the operations under each key (identity and label), in order of appearance."""
+    groups: dict[tuple[str, str], list[int]] = {}
     for index, op in enumerate(ops):
-        groups.setdefault(op.identity, []).append(index)
+        groups.setdefault((op.identity, op.colocate), []).append(index)
     return groups
 
 
-def parse_levels(reply: object, ops: Sequence[Op]) -> Sequence[int]:
-    """The levels in the order of `ops`.
+def parse_seen(reply: object, ops: Sequence[Op]) -> Sequence[Seen]:
+    """What was seen, in the order of `ops`.
 
     Raises:
         StoreError: the reply is not what the script answers.
     """
-    if type(reply) is int:
-        reply = [reply]
-    if type(reply) is not list or len(reply) != len(ops) or not all(map(_is_level, reply)):
-        raise StoreError(f"the store answered {reply!r:.100}, which is not a list of {len(ops)} levels", "refused")
-    if len(ops) <= 2:
-        return reply  # too few to be out of order
-    order = [index for members in grouped(ops).values() for index in members]
-    levels = [0] * len(ops)
-    for index, level in zip(order, reply, strict=True):
-        levels[index] = level
-    return levels
+    widths = [WIDTHS[type(op.limit)] for op in ops]
+    flat = [reply] if type(reply) is int else reply
+    if type(flat) is not list or len(flat) != sum(widths) or not all(map(_is_amount, flat)):
+        raise StoreError(f"the store answered {reply!r:.100}, which is not what {len(ops)} buckets hold", "refused")
+    seen: list[Seen] = [None] * len(ops)
+    at = 0
+    for index in [index for members in grouped(ops).values() for index in members]:
+        width = widths[index]
+        seen[index] = flat[at] if width == 1 else tuple(flat[at : at + width])
+        at += width
+    return seen
 
 
-def _arguments(op: Op) -> bytes:
-    limit = op.limit
-    # One token more than the capacity is as impossible as any larger cost, and stays exact in the script.
-    cost = min(op.cost, limit.capacity + 1) * limit.token_ticks
-    numbers = (limit.token_ticks, limit.ticks_per_us, limit.full_ticks, cost, int(op.enforce))
-    return _bulk(field_of(op.rule)) + b"".join(map(_number, numbers))
+def parse_slots(reply: object) -> SlotsSeen:
+    """What was found when a slot was asked for.
+
+    Raises:
+        StoreError: the reply is not what the script answers.
+    """
+    if type(reply) is not list or len(reply) != 2 or not all(map(_is_amount, reply)):
+        raise StoreError(f"the store answered {reply!r:.100}, which does not tell of slots", "refused")
+    return SlotsSeen(*reply)
 
 
-def _is_level(value: object) -> bool:
+def parse_bool(reply: object) -> bool:
+    """Whether there was something to renew, or to let go.
+
+    Raises:
+        StoreError: the reply is not what the script answers.
+    """
+    if type(reply) is not int or reply not in (0, 1):
+        raise StoreError(f"the store answered {reply!r:.100}, which is neither yes nor no", "refused")
+    return bool(reply)
+
+
+def _cost(op: Op) -> int:
+    """In the unit of the script. One token more than the capacity is as impossible as any larger cost, and exact."""
+    cost = min(op.cost, op.limit.capacity + 1)
+    return cost * op.limit.token_ticks if type(op.limit) is Limit else cost
+
+
+def _memory_key(key: bytes, undo: bytes) -> bytes:
+    """Where the server remembers what it took: in the slot of a key."""
+    return key[:29] + b":" + undo
+
+
+def _is_amount(value: object) -> bool:
     return type(value) is int and value >= 0
 
 
-def _number(value: int) -> bytes:
-    text = b"%d" % value
-    return b"\r\n$%d\r\n%b" % (len(text), text)
-
-
-def _bulk(value: bytes) -> bytes:
-    """An argument, beginning with a line end."""
-    return b"\r\n$%d\r\n%b" % (len(value), value)
+def _bulks(*words: bytes) -> bytes:
+    """Arguments, each beginning with a line end."""
+    return b"".join(b"\r\n$%d\r\n%b" % (len(word), word) for word in words)
 
 
 def _command(*words: bytes) -> bytes:
-    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
+    return b"*%d" % len(words) + _bulks(*words) + b"\r\n"

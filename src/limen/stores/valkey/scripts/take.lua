@@ -1,63 +1,38 @@
--- Look at buckets at one instant of this server's clock; take from all of them, or from none.
---
--- KEYS   one hash for each identity; a field for each rule
--- ARGV   for each key: the number of its operations, then for each operation
---          field  token_ticks  ticks_per_us  full_ticks  cost_ticks  enforce(1|0)
--- reply  the level of each bucket before this, in ticks (core/limit.py says what a tick is): an integer when there is
---        one operation, else a list in the order of the operations. Everything was taken if and only if every
---        enforced operation found its cost; the caller sees that from the levels.
---
--- A field holds what core/token_bucket.py calls a bucket: whole tokens, and since when (microseconds since 2025).
---   <anchor><whole, four digits>     one integer, which a hash stores in eight bytes
---   <whole>:<anchor>:<part>          where whole is above 9999, or the anchor lies between two microseconds
--- Under 100/minute, two requests 10 ms apart leave 60480000000000099 and then 60480000000000098.
---
--- Anything else in a field is a bucket that nobody knows. The key lives until its slowest bucket is full.
 
-local EPOCH = 1735689600 -- 2025-01-01, so that an anchor and four digits fit 63 bits until 2054
-local FOREVER_MS = 30 * 86400000 -- how long a quota that never refills is remembered after its last use
-local ARGS = 6
+-- Granted tokens stand before what the algorithm stored, as +<tokens>:<until>; and are spent after its own.
 
-local call, sub, number = redis.call, string.sub, tonumber
-local time = redis.call('TIME')
-local now = (time[1] - EPOCH) * 1000000 + time[2]
-if now < 0 then now = 0 end
+local STRIDE = 4 -- field  letter  mode  numbers: a b c, cost, and d where there is one, as doubles
 
--- whole, anchor, part; nothing for a bucket that nobody knows
-local function load_bucket(value)
-  if not value then return nil end
-  local whole, anchor = number(sub(value, -4)), number(sub(value, 1, -5))
-  if whole and anchor and whole >= 0 and anchor >= 0 then return whole, anchor, 0 end -- neither negative nor NaN
-  local w, a, part = string.match(value, '^(%d+):(%d+):(%d+)$')
-  return number(w), number(a), number(part)
-end
-
-local function dump_bucket(level, token_ticks, ticks_per_us)
-  local rest = level % token_ticks
-  local whole = (level - rest) / token_ticks
-  if rest == 0 and whole < 10000 then return string.format('%d%04d', now, whole) end
-  local back = 0
-  if rest > 0 then back = math.ceil(rest / ticks_per_us) end -- without a refill there is never a rest
-  local part = back * ticks_per_us - rest
-  if part == 0 and whole < 10000 then return string.format('%d%04d', now - back, whole) end
-  return string.format('%d:%d:%d', whole, now - back, part)
-end
-
--- Let the key live until a bucket that lacks `missing` ticks is full; a little longer, so that most requests need not
--- renew it. A key without an end, whoever took it away, gets one.
-local function keep(key, missing, ticks_per_us)
-  local lifetime = FOREVER_MS
-  if missing <= 0 then
-    lifetime = 1
-  elseif ticks_per_us > 0 then
-    lifetime = math.ceil(missing / ticks_per_us / 1000)
+local function read_op(key, value, at)
+  local op = {key = key, field = args[at], kind = kinds[args[at + 1]], letter = args[at + 1]}
+  local mode = args[at + 2]
+  op.enforced, op.spends = mode == 'e' or mode == 'E', mode == 'e' or mode == 's'
+  op.numbers = args[at + 3]
+  op.a, op.b, op.c, op.cost = struct.unpack(NUMBERS, op.numbers)
+  op.d = #op.numbers > 32 and struct.unpack('<d', op.numbers, 33) or 0
+  op.value, op.granted = value or nil, 0
+  local tokens, ends, rest = string.match(value or '', '^%+(%d+):(%d+);(.*)$')
+  if tokens then
+    op.value, op.had_grant = rest, true
+    if number(ends) > now then op.granted, op.granted_until = number(tokens), number(ends) end
   end
-  if call('PTTL', key) < lifetime then
-    call('PEXPIRE', key, string.format('%.0f', lifetime + math.min(math.floor(lifetime / 8), 30000) + 1000))
-  end
+  op.seen = {0, op.kind.look(op)}
+  op.seen[1] = op.left + op.granted * op.unit
+  op.fits = op.cost <= op.most and op.seen[1] >= op.cost
+  return op
 end
 
-local function stored_buckets(key, fields)
+local function with_grant(op, value)
+  if op.granted <= 0 then return value end
+  return format('+%d:%d;', op.granted, op.granted_until) .. value
+end
+
+local function outlives(one, other) -- nil is for ever
+  if not one or not other then return nil end
+  return math.max(one, other)
+end
+
+local function stored_fields(key, fields)
   local stored = redis.pcall('HMGET', key, unpack(fields))
   if not stored.err then return stored end
   if not string.find(stored.err, 'WRONGTYPE', 1, true) then error(stored.err) end
@@ -65,54 +40,70 @@ local function stored_buckets(key, fields)
   return {}
 end
 
-local levels, known, stepped_back = {}, {}, {}
-local passes = true
-local at, index = 1, 0
-for k = 1, #KEYS do
-  local count = number(ARGV[at])
-  local fields = {}
-  for i = 1, count do fields[i] = ARGV[at + 1 + (i - 1) * ARGS] end
-  local stored = stored_buckets(KEYS[k], fields)
-  for i = 1, count do
-    local base = at + 1 + (i - 1) * ARGS
-    local token_ticks, ticks_per_us = number(ARGV[base + 1]), number(ARGV[base + 2])
-    local level = number(ARGV[base + 3])
-    local whole, anchor, part = load_bucket(stored[i])
-    index = index + 1
-    if whole then
-      local grown = (now - anchor) * ticks_per_us - part
-      stepped_back[index] = anchor > now
-      known[index] = true
-      if grown < 0 then grown = 0 end
-      if whole * token_ticks + grown < level then level = whole * token_ticks + grown end
-    end
-    levels[index] = level
-    if ARGV[base + 5] == '1' and level < number(ARGV[base + 4]) then passes = false end
+-- Take from one bucket, settle it, or leave it; the new value if there is one, and how long it must be kept.
+local function settle(op, passes)
+  local taken = passes and op.spends and op.cost > 0 and op.fits
+  local own, tokens = 0, 0
+  if taken then
+    own = math.min(op.cost, op.left - op.left % op.unit)
+    tokens = (op.cost - own) / op.unit
+    op.granted = op.granted - tokens
   end
-  at = at + 1 + count * ARGS
+  local value, lasts, stamp = op.kind.spend(op, own)
+  if op.granted > 0 then lasts = outlives(lasts, op.granted_until - now) end
+  if taken then op.taken = {op.key, op.field, op.letter, own, tokens, stamp, op.numbers} end
+  if not (taken or op.back) then value = nil end
+  return value and with_grant(op, value), lasts, taken or op.known or op.had_grant
 end
 
-at, index = 1, 0
-for k = 1, #KEYS do
-  local count = number(ARGV[at])
-  local writes, renewals = {}, {}
-  for i = 1, count do
-    local base = at + 1 + (i - 1) * ARGS
-    local ticks_per_us, cost = number(ARGV[base + 2]), number(ARGV[base + 4])
-    index = index + 1
-    local level = levels[index]
-    local taken = passes and cost > 0 and level >= cost
-    if taken then level = level - cost end
-    if taken or stepped_back[index] then
-      writes[#writes + 1] = ARGV[base]
-      writes[#writes + 1] = dump_bucket(level, number(ARGV[base + 1]), ticks_per_us)
-    end
-    if taken or known[index] then renewals[#renewals + 1] = {number(ARGV[base + 3]) - level, ticks_per_us} end
-  end
-  if #writes > 0 then call('HSET', KEYS[k], unpack(writes)) end
-  for _, renewal in ipairs(renewals) do keep(KEYS[k], renewal[1], renewal[2]) end
-  at = at + 1 + count * ARGS
+local function write(key, writes, kept, lasts)
+  if #writes > 0 then call('HSET', key, unpack(writes)) end
+  if kept then keep(key, lasts) end
 end
 
-if #levels == 1 then return levels[1] end
-return levels
+local function settle_key(key, ops, first, last, passes)
+  local writes, kept, longest = {}, false, 0
+  for index = first, last do
+    local value, lasts, known = settle(ops[index], passes)
+    if value then
+      writes[#writes + 1] = ops[index].field
+      writes[#writes + 1] = value
+    end
+    if known then kept, longest = true, outlives(longest, lasts) end
+  end
+  write(key, writes, kept, longest)
+end
+
+-- ARGV   'take'  undo, then for each key: the number of its operations, and for each operation STRIDE arguments
+--          mode: e enforce; s shadow: take when it is there, but stop nobody; E, S the same, but take nothing
+--          undo: where KEYS ends in a key that remembers what was taken, for UNDO_MS; else empty
+-- reply  what was seen, in the order of the operations: an integer when that is one number, else a flat list.
+--        Everything was taken if and only if every enforced operation found its cost.
+
+local UNDO_MS = 10000
+
+local function take()
+  local at, ops, passes, reply = 3, {}, true, {}
+  local remembers = args[2] ~= ''
+  local ends = {}
+  for k = 1, #KEYS - (remembers and 1 or 0) do
+    local count, fields = number(args[at]), {}
+    for i = 1, count do fields[i] = args[at + 1 + (i - 1) * STRIDE] end
+    local stored = stored_fields(KEYS[k], fields)
+    for i = 1, count do
+      local op = read_op(k, stored[i], at + 1 + (i - 1) * STRIDE)
+      ops[#ops + 1] = op
+      for _, seen in ipairs(op.seen) do reply[#reply + 1] = seen end
+      if op.enforced and not op.fits then passes = false end
+    end
+    at, ends[k] = at + 1 + count * STRIDE, #ops
+  end
+  for k = 1, #ends do settle_key(KEYS[k], ops, (ends[k - 1] or 0) + 1, ends[k], passes) end
+  if remembers and passes then
+    local taken = {}
+    for _, op in ipairs(ops) do taken[#taken + 1] = op.taken end
+    call('SET', KEYS[#KEYS], cmsgpack.pack(taken), 'PX', UNDO_MS)
+  end
+  if #reply == 1 then return reply[1] end
+  return reply
+end

@@ -1,0 +1,54 @@
+"""One command on its way through a cluster."""
+
+from __future__ import annotations
+
+import hiredis
+
+from limen.stores.valkey.asking import Question
+from limen.stores.valkey.cluster import Cluster
+from limen.stores.valkey.link import Reply
+from limen.stores.valkey.node import Node
+
+__all__ = ["Errand"]
+
+
+class Errand:
+    """A command about keys of one slot, and where it is.
+
+    Args:
+        cluster: where to go.
+        slot: whose owner decides.
+        command: what is sent.
+        one_key: whether it concerns a single key.
+    """
+
+    __slots__ = ("_cluster", "_command", "_one_key", "_slot", "node")
+
+    def __init__(self, cluster: Cluster, slot: int, command: bytes, *, one_key: bool = True) -> None:
+        self.node: Node | None = None
+        """Who got it last; None while it was sent to nobody."""
+        self._cluster = cluster
+        self._slot = slot
+        self._command = command
+        self._one_key = one_key
+
+    async def run(self) -> Reply:
+        """The reply.
+
+        Raises:
+            StoreError: there is none; `KeysApart` when the command has to be cut into one for each key.
+        """
+        node = self._cluster.node_of(self._slot)
+        loads, answer = node.loads, node.ask(self._command)
+        self.node = node
+        return await self.settled(node, loads, await answer)
+
+    async def settled(self, node: Node, loads: int, reply: Reply) -> Reply:
+        """The same when `node` has replied already. `loads` is from before it was asked."""
+        if not isinstance(reply, hiredis.ReplyError):
+            return reply
+        question = Question(self._command, node, loads, self._cluster, self._cluster.deadline_s, one_key=self._one_key)
+        try:
+            return await question.settled(reply)
+        finally:
+            self.node = question.node

@@ -1,0 +1,223 @@
+"""Keeps a connection to one server, as servers come and go, and knows whether it can decide.
+
+A server that hangs keeps its link for a second, so that a short pause costs no connection at all; then the link is
+replaced. Attempts are spread with full jitter (Marc Brooker, "Exponential Backoff and Jitter", 2015), and an attempt
+waits long for its answer: a hung server accepts connections, and giving each up quickly would be a storm.
+
+Where the server is gets found out anew for each attempt. One that turns out to be a replica is left again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+
+from limen.core.breaker import Breaker
+from limen.errors import StoreError
+from limen.stores.valkey.arriving import Locate, Place, arrive
+from limen.stores.valkey.endpoint import Endpoint
+from limen.stores.valkey.link import Link, Reply
+from limen.stores.valkey.probing import probed
+from limen.stores.valkey.script import PING
+
+__all__ = ["Keeper", "within"]
+
+log = logging.getLogger("limen.store")
+
+MISSES_TO_OPEN = 5
+PROBE_PAUSE_S = 0.1
+LOOK_AGAIN_S = 2.0
+BACKOFF_S = (0.1, 1.0)
+"""The longest pause before the second attempt, and before any."""
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""
+
+
+class Keeper:
+    """The connection to a server that may come and go, on the running event loop.
+
+    Args:
+        place: where it is, or how to find that out.
+        deadline_s: how long a caller waits for a reply.
+        load: sent to the server on each new connection, before anything else.
+        probe: a question that a server refuses while it cannot decide.
+        on_loss: called when it stops to decide.
+    """
+
+    def __init__(
+        self,
+        place: Endpoint | Locate,
+        deadline_s: float,
+        load: bytes,
+        *,
+        probe: bytes = PING,
+        on_loss: Callable[[], None] = _nothing,
+    ) -> None:
+        self._place = Place(place)
+        self.breaker = Breaker(MISSES_TO_OPEN)
+        self.connections = 0
+        """How many connections were made."""
+        self.loop = asyncio.get_running_loop()
+        self._deadline_s = deadline_s
+        self._load = load
+        self._question = probe
+        self._on_loss = on_loss
+        self._link: Link | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()
+        """The link is lost, or the breaker has opened."""
+        self._up = asyncio.Event()
+        self._tried = asyncio.Event()
+        """It is clear whether the first attempt succeeded."""
+        self._stale: StoreError | None = None
+        """Why the link leads to the wrong place."""
+        self._trouble = StoreError(f"{self.endpoint} is not connected", "down")
+        """Why it cannot decide."""
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where it is, or was last."""
+        return self._place.endpoint
+
+    @property
+    def state(self) -> str:
+        return "down" if self.breaker.is_open else "up"
+
+    def connect(self) -> None:
+        """Begin to connect, on the running event loop."""
+        if self._task is None:
+            self._wake, self._up, self._tried = asyncio.Event(), asyncio.Event(), asyncio.Event()
+            self._task = asyncio.create_task(self._keep_connected(), name=f"limen link to {self.endpoint}")
+
+    async def ready(self, patience_s: float) -> bool:
+        """Whether it can decide, now or before the patience ends."""
+        return await within(patience_s, self._up)
+
+    async def close(self) -> None:
+        """Hang up and stop connecting."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    def _open_breaker(self, why: StoreError) -> None:
+        self._trouble = why
+        self.breaker.lost()
+        self._up.clear()
+        log.warning("%s; deciding without it until it does", why)
+        self._wake.set()
+        self._on_loss()
+
+    async def _keep_connected(self) -> None:
+        failures = 0
+        try:
+            while True:
+                try:
+                    await self._connect(failures)
+                    await self._watch()
+                    failures = 0
+                except StoreError as error:
+                    self._failed(error, failures)
+                    failures += 1
+                    await asyncio.sleep(random.uniform(0.02, min(BACKOFF_S[0] * 2**failures, BACKOFF_S[1])))
+        finally:
+            self._hang_up()  # also when the event loop ends and nobody has closed us
+
+    def _failed(self, error: StoreError, failures: int) -> None:
+        self._hang_up()  # it may have logged in and fallen silent then
+        self._trouble = error
+        self._tried.set()
+        log.log(logging.WARNING if failures == 0 else logging.DEBUG, "%s", error)
+
+    async def _connect(self, failures: int) -> None:
+        endpoint, timeout_s = await self._place.find(), self._place.patience_s(failures)
+        self._link, loaded = await arrive(endpoint, self._deadline_s, timeout_s, self._load)
+        self.connections += 1
+        self._loaded(loaded)
+        log.info("connected to %s", endpoint)
+
+    async def _watch(self) -> None:
+        """Probe while the breaker is open, rest while it is closed, until the link is gone or given up.
+
+        Raises:
+            StoreError: the link was dropped because it leads to the wrong place.
+        """
+        link = self._link
+        assert link is not None
+        link.on_miss = self._missed
+        link.lost.add_done_callback(lambda _: self._wake.set())
+        while not link.lost.done():
+            if not self.breaker.is_open:
+                self._wake.clear()
+                await self._rest(link)
+            elif not await self._probe(link):
+                break
+        self._hang_up()
+        if self._stale is not None:
+            stale, self._stale = self._stale, None
+            raise stale
+
+    async def _rest(self, link: Link) -> None:
+        """Until something happens. Where the right server can change, that is looked at now and then: one that was
+        replaced may not know it for ten seconds, and takes writes until it does."""
+        if not self._place.can_change:
+            await self._wake.wait()
+        elif not await within(random.uniform(0.5, 1.5) * LOOK_AGAIN_S, self._wake) and await self._place.has_changed():
+            self._stale = StoreError(f"{self.endpoint} was replaced by another server", "read_only")
+            link.close()
+            await self._wake.wait()
+
+    async def _probe(self, link: Link) -> bool:
+        """Ask whether the server is back. False when it should be connected anew."""
+        try:
+            trouble = await probed(link, self._question, str(self.endpoint))
+        except StoreError:
+            return False
+        if trouble is None:
+            self._recovered()
+            return True
+        self._trouble = trouble
+        self._tried.set()
+        await asyncio.sleep(random.uniform(0.5, 1.5) * PROBE_PAUSE_S)
+        return True
+
+    def _recovered(self) -> None:
+        self.breaker.answered()
+        self._up.set()
+        self._tried.set()
+        log.info("%s answers", self.endpoint)
+
+    def _missed(self) -> None:
+        """Deadlines have passed."""
+        if self._link is not None and not self.breaker.is_open:
+            self.breaker.missed(self._link.misses)
+            if self.breaker.is_open:
+                self._open_breaker(StoreError(f"{self.endpoint} does not answer in time", "down"))
+
+    def _loaded(self, reply: Reply) -> None:
+        """The server has answered to the script."""
+
+    def _hang_up(self) -> None:
+        was_up = not self.breaker.is_open
+        self.breaker.lost()
+        self._up.clear()
+        link, self._link = self._link, None
+        if link is not None:
+            self._trouble = StoreError(f"{self.endpoint} is not connected", "down")
+            link.close()
+        if was_up:
+            self._on_loss()
+
+
+async def within(patience_s: float, event: asyncio.Event) -> bool:
+    """Whether the event happens before the patience ends."""
+    try:
+        async with asyncio.timeout(patience_s):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,51 @@
+"""What every shared store for coroutines does in the same way: all that concerns one key."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from limen.core.algorithm import Seen
+from limen.core.concurrency import SlotsSeen
+from limen.stores.base import Op, Slot
+from limen.stores.valkey.link import Reply
+from limen.stores.valkey.script import Commands, parse_bool, parse_seen, parse_slots
+
+__all__ = ["Operations"]
+
+
+class Operations(ABC):
+    """Builds a command, has it asked, reads the reply.
+
+    Args:
+        commands: what is sent.
+    """
+
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
+
+    @abstractmethod
+    async def _ask(self, key: bytes, command: bytes) -> Reply:
+        """The reply to a command about one key, which is no error."""
+
+    async def grant(self, op: Op, tokens: int, for_us: int) -> Seen:
+        reply = await self._ask(self._key(op), self._commands.grant(op, tokens, for_us))
+        return parse_seen(reply, (op,))[0]
+
+    async def reset(self, identity: str, rule: str | None, colocate: str = "") -> None:
+        key = self._commands.names.key(identity, colocate)
+        await self._ask(key, self._commands.reset(identity, rule, colocate))
+
+    async def acquire(self, slot: Slot) -> SlotsSeen:
+        return parse_slots(await self._ask(self._slots_key(slot), self._commands.acquire(slot)))
+
+    async def renew(self, slot: Slot) -> bool:
+        return parse_bool(await self._ask(self._slots_key(slot), self._commands.renew(slot)))
+
+    async def release(self, slot: Slot) -> bool:
+        return parse_bool(await self._ask(self._slots_key(slot), self._commands.release(slot)))
+
+    def _key(self, op: Op) -> bytes:
+        return self._commands.names.key(op.identity, op.colocate)
+
+    def _slots_key(self, slot: Slot) -> bytes:
+        return self._commands.names.slots_key(slot)

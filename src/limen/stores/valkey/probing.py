@@ -1,0 +1,41 @@
+"""Whether a server can decide, found out without a request."""
+
+from __future__ import annotations
+
+import hiredis
+
+from limen.errors import StoreError
+from limen.stores.valkey.arriving import GIVE_UP_S
+from limen.stores.valkey.link import Link, Reply
+from limen.stores.valkey.replies import classify, store_error
+
+__all__ = ["probed"]
+
+
+async def probed(link: Link, question: bytes, where: str) -> StoreError | None:
+    """Why a server cannot decide; None when it can. It is asked twice: whether at all, then whether in time.
+
+    In time means within the deadline of requests, which does not count the time that this process itself is busy.
+
+    Args:
+        question: something that the server refuses while it cannot decide.
+        where: which server.
+
+    Raises:
+        StoreError: it is silent, and should be connected anew.
+    """
+    trouble = _judged(await link.ask(question, GIVE_UP_S), where)
+    if trouble is not None:
+        return trouble
+    try:
+        return _judged(await link.ask(question), where)
+    except StoreError as late:
+        return StoreError(f"{where} does not answer in time: {late}", late.kind)
+
+
+def _judged(reply: Reply, where: str) -> StoreError | None:
+    """Why a server that answers so cannot decide, if it cannot. One that refuses only the question can."""
+    if not isinstance(reply, hiredis.ReplyError):
+        return None
+    refusal = classify(str(reply))
+    return store_error(refusal, where) if refusal.unusable or refusal.stale else None

@@ -1,0 +1,90 @@
+"""One request whose buckets lie in several slots of a cluster. Pure: nothing here sends or waits.
+
+One script decides about one slot, at one instant. A request that concerns several slots is asked in parts, all at
+once; each part takes what it finds. When another part denies, or fails, what was taken is given back: the request is
+charged everywhere or nowhere. In between others may see less than there is, never more: it errs to the strict side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import NamedTuple
+
+from limen.core.algorithm import Seen
+from limen.errors import StoreError
+from limen.stores.base import Op
+
+__all__ = ["Outcome", "Part", "by_key", "give_back", "looking", "merged", "passed", "spends", "split"]
+
+UNCERTAIN = ("timeout", "down")
+"""Kinds of failure after which nobody knows whether the script ran. Other failures are refusals: it did not."""
+
+Outcome = Sequence[Seen] | StoreError
+"""What came of a part."""
+
+
+class Part(NamedTuple):
+    """Operations that one script decides."""
+
+    slot: int
+    at: tuple[int, ...]
+    """Their places in the request."""
+    ops: tuple[Op, ...]
+
+
+def split(ops: Sequence[Op], slot_of_op: Callable[[Op], int]) -> list[Part]:
+    """The parts of a request, one for each slot, in order of appearance."""
+    slots = [slot_of_op(op) for op in ops]
+    return [Part(slots[at[0]], at, tuple(ops[place] for place in at)) for at in _places(slots)]
+
+
+def by_key(part: Part, key_of_op: Callable[[Op], bytes]) -> list[Part]:
+    """A part cut once more, into one for each key: a slot that is being moved decides only about single keys."""
+    groups = _places([key_of_op(op) for op in part.ops])
+    return [Part(part.slot, tuple(part.at[i] for i in group), tuple(part.ops[i] for i in group)) for group in groups]
+
+
+def passed(ops: Iterable[Op], seen: Iterable[Seen]) -> bool:
+    """Whether every enforced operation found its cost; only then something was taken."""
+    return all(op.limit.allows(found, op.cost) for op, found in zip(ops, seen, strict=True) if op.enforce)
+
+
+def spends(part: Part) -> bool:
+    """Whether the part can take anything."""
+    return any(op.spend and op.cost for op in part.ops)
+
+
+def looking(part: Part) -> Part:
+    """The same question, taking nothing."""
+    return part._replace(ops=tuple(op._replace(spend=False) for op in part.ops))
+
+
+def merged(parts: Sequence[Part], seens: Sequence[Sequence[Seen]], count: int) -> list[Seen]:
+    """What was found in each bucket, in the order of the request."""
+    found: list[Seen] = [0] * count
+    for part, seen in zip(parts, seens, strict=True):
+        for place, each in zip(part.at, seen, strict=True):
+            found[place] = each
+    return found
+
+
+def give_back(parts: Sequence[Part], outcomes: Sequence[Outcome]) -> list[int]:
+    """Which parts took what the request as a whole does not take, or may have: by their index."""
+    took = [_may_have_taken(part, outcome) for part, outcome in zip(parts, outcomes, strict=True)]
+    if all(not isinstance(outcome, StoreError) and took[at] for at, outcome in enumerate(outcomes)):
+        return []
+    return [at for at in range(len(parts)) if took[at]]
+
+
+def _may_have_taken(part: Part, outcome: Outcome) -> bool:
+    if isinstance(outcome, StoreError):
+        return outcome.kind in UNCERTAIN
+    return passed(part.ops, outcome)
+
+
+def _places(labels: Sequence[Hashable]) -> list[tuple[int, ...]]:
+    """The places of each label, in order of appearance."""
+    groups: dict[Hashable, list[int]] = {}
+    for place, label in enumerate(labels):
+        groups.setdefault(label, []).append(place)
+    return [tuple(places) for places in groups.values()]

@@ -1,0 +1,70 @@
+"""One server, wherever it is: at its address, or where sentinels say that the primary is."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+from limen.errors import StoreError
+from limen.stores.valkey.endpoint import Endpoint, Target
+from limen.stores.valkey.replies import Refusal
+from limen.stores.valkey.sync_connect import ask_once
+from limen.stores.valkey.sync_node import SyncNode
+
+__all__ = ["SingleNode", "find_primary"]
+
+
+class SingleNode:
+    """The only node, which decides about every key."""
+
+    def __init__(self, node: SyncNode) -> None:
+        self.node = node
+
+    @property
+    def state(self) -> str:
+        return self.node.state
+
+    def start(self) -> None:
+        self.node.start()
+
+    def close(self) -> None:
+        self.node.close()
+
+    def slot_of(self, key: bytes) -> int:
+        return 0
+
+    def node_of(self, key: bytes) -> SyncNode:
+        return self.node
+
+    def elsewhere(self, refusal: Refusal, asked: SyncNode) -> SyncNode | None:
+        return None
+
+    def look_again(self) -> None:
+        """There is nothing to look at."""
+
+
+def find_primary(target: Target) -> Callable[[], Endpoint]:
+    """A function that asks the sentinels where the primary is, one after the other."""
+    command = _primary_command(target.name)
+
+    def find() -> Endpoint:
+        errors = []
+        for sentinel in random.sample(target.seeds, len(target.seeds)):
+            try:
+                return target.login.at(*_address(ask_once(sentinel, command), sentinel, target.name))
+            except StoreError as error:
+                errors.append(str(error))
+        raise StoreError("; ".join(errors), "down")
+
+    return find
+
+
+def _primary_command(name: str) -> bytes:
+    words = (b"SENTINEL", b"get-master-addr-by-name", name.encode())
+    return b"*3\r\n" + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
+
+
+def _address(reply: object, sentinel: Endpoint, name: str) -> tuple[str, int]:
+    if not isinstance(reply, Sequence) or len(reply) != 2:
+        raise StoreError(f"the sentinel at {sentinel.address} knows no primary {name!r}: {reply!r:.100}", "down")
+    return reply[0].decode(), int(reply[1])

@@ -1,0 +1,44 @@
+"""A store with a mistake is told which promise it breaks, and what was seen."""
+
+from __future__ import annotations
+
+import pytest
+
+from limen.testing import STORE_PROMISES, store_conformance
+from tests.testing.broken_stores import BREAKS, AnybodyLetsGo, Floats, IsDown, OneAfterTheOther, RaisesItsOwn, make
+
+
+def verdict(store: type, *promises: str) -> str:
+    with pytest.raises(AssertionError) as caught:
+        store_conformance(lambda clock: make(store, clock), *([promises] if promises else []))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("store", BREAKS)
+def test_a_mistake_is_found(store: type) -> None:
+    assert f"\n- {BREAKS[store]}\n" in verdict(store)
+
+
+def test_all_that_is_broken_is_told_with_what_was_seen() -> None:
+    told = verdict(AnybodyLetsGo)
+    broken = [line.removeprefix("- ") for line in told.splitlines() if line.startswith("- ")]
+    assert told.startswith(f"{len(broken)} of {len(STORE_PROMISES)} promises broken:\n")
+    assert len(broken) > 1
+    assert set(broken) < set(STORE_PROMISES)
+    promise = "when one is refused nothing is taken, whoever the others belong to"
+    assert verdict(OneAfterTheOther, promise) == (
+        f"1 of 1 promises broken:\n- {promise}\n    left after it, token_bucket: [5, 4, 5] instead of [5, 6, 7]"
+    )
+
+
+def test_what_is_no_answer_is_told() -> None:
+    assert "what is seen under a token_bucket is whole numbers, not 10.0" in verdict(Floats)
+
+
+def test_an_error_of_the_wrong_kind_is_told() -> None:
+    assert "reset raised KeyError(" in verdict(RaisesItsOwn)
+    assert "the only error of a store is a StoreError" in verdict(RaisesItsOwn)
+
+
+def test_a_store_that_does_not_answer_cannot_be_tried() -> None:
+    assert "could not be tried, because take raised StoreError: nobody answers" in verdict(IsDown)
