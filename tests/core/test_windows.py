@@ -125,7 +125,7 @@ def test_what_a_refusal_says_later_is_never_too_little(
         truth = limit.look(answer.state, answer.now_us + us, cost)
         if known is not None:
             assert not limit.allows(truth, cost)
-            assert limit.retry_after_us(known, cost) <= limit.retry_after_us(truth, cost) or cost > limit.capacity
+            assert cost > limit.capacity or limit.retry_after_us(known, cost) <= limit.retry_after_us(truth, cost)
 
 
 def most_in_a_window(answers: Sequence[Answer], window_us: int) -> int:

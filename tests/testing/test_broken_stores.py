@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from limen.testing import STORE_PROMISES, store_conformance
-from tests.testing.broken_stores import BREAKS, AnybodyLetsGo, Floats, IsDown, OneAfterTheOther, RaisesItsOwn, make
+from tests.testing.broken_counting import Floats, OneAfterTheOther
+from tests.testing.broken_crowds import IsDown, RaisesItsOwn
+from tests.testing.broken_keeping import AnybodyLetsGo
+from tests.testing.mistakes import BREAKS, make
 
 
 def verdict(store: type, *promises: str) -> str:

@@ -1,9 +1,11 @@
-"""What every store promises, kept by a cluster and by one server, of both families."""
+"""What every store promises, kept by a cluster and by one server, of both families.
+
+Promises about time are left out: real servers have a time of their own (tests/conformance moves that of the scripts).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -22,25 +24,18 @@ def server(family: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
     server.stop()
 
 
-@pytest.mark.parametrize("promise", STORE_PROMISES)
-def test_a_cluster_keeps(cluster: Cluster, promise: str) -> None:
-    keeps(cluster.url, promise)
+def test_a_cluster_keeps_them(cluster: Cluster) -> None:
+    assert kept(cluster.url) > len(STORE_PROMISES) / 2
 
 
-@pytest.mark.parametrize("promise", STORE_PROMISES)
-def test_one_server_keeps(server: Server, promise: str) -> None:
-    keeps(f"valkey://{server.address}", promise)
+def test_one_server_keeps_them(server: Server) -> None:
+    assert kept(f"valkey://{server.address}") > len(STORE_PROMISES) / 2
 
 
-def keeps(url: str, promise: str) -> None:
-    """Of promises about time, another test moves the time of a server."""
+def kept(url: str) -> int:
+    """How many promises were tried; a broken one is an error."""
 
     def make(clock: ManualClock) -> AsyncStore:
         return open_store(url, clock, "secret", PATIENT_MS)
 
-    try:
-        store_conformance(make, [promise], moves_time=False)
-    except Exception as skipped:
-        if type(skipped).__name__ != "SkipTest":
-            raise
-        pytest.skip("the time of a real server does not move at will; tests/conformance moves it")
+    return len(STORE_PROMISES) - len(store_conformance(make, moves_time=False))

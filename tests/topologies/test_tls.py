@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from limen.engine.aio import AsyncLimiter
 from limen.rules.model import Rule
 from tests.redis7 import redis_server
+from tests.topologies.servers import port_nobody_uses, wait_for
 
 Opened = Callable[..., Awaitable[AsyncLimiter]]
 RULES = [Rule("r", limit="9/day")]
@@ -51,10 +54,10 @@ def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
     return Papers(tmp_path_factory.mktemp("papers"))
 
 
-def tls_server(papers: Papers, folder: Path, name: str, clients: str) -> Any:
+def tls_server(papers: Papers, folder: Path, name: str, clients: str, *more: str) -> Any:
     options = ["--tls-cert-file", papers.path(f"{name}.crt"), "--tls-key-file", papers.path(f"{name}.key")]
     options += ["--tls-ca-cert-file", papers.path("ca.crt"), "--tls-auth-clients", clients]
-    return redis_server(folder, *options, "--requirepass", "p@ss")
+    return redis_server(folder, *options, "--requirepass", "p@ss", *more)
 
 
 @pytest.fixture(scope="module")
@@ -110,3 +113,21 @@ async def test_many_at_once_over_tls(papers: Papers, tls_port: int, opened: Open
         await limiter.check("crowd", "many")
     assert (await limiter.peek("crowd", "many")).remaining == 700
     assert limiter._store.node.connections == 1
+
+
+async def test_a_cluster_over_tls(papers: Papers, tmp_path: Path, opened: Opened) -> None:
+    """One node with all slots: it tells of itself the port that speaks TLS."""
+    bus = str(port_nobody_uses())
+    more = ("--cluster-enabled", "yes", "--tls-cluster", "yes", "--cluster-port", bus)
+    with tls_server(papers, tmp_path, "server", "optional", *more) as port:
+        ca = papers.path("ca.crt")
+        with redis.Redis("127.0.0.1", port, ssl=True, ssl_ca_certs=ca, password="p@ss") as client:
+            client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16_383)
+            await asyncio.to_thread(wait_for, lambda: _is_ok(client), "the cluster has all slots")
+        limiter = await opened(f"valkeys+cluster://:p@ss@127.0.0.1:{port}?tls_ca={ca}", RULES)
+        found = [await limiter.check(f"c{at}", "r") for at in range(10)]
+        assert {each.source for each in found} == {"store"}
+
+
+def _is_ok(client: redis.Redis) -> bool:
+    return b"cluster_state:ok" in client.execute_command("CLUSTER", "INFO")

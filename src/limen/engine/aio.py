@@ -9,11 +9,13 @@ from typing import Self
 
 from limen.core.decision import Decision, Source
 from limen.core.events import Observer
+from limen.engine.async_slot import AsyncSlot, Departures
 from limen.engine.clock import Clock, SystemClock
 from limen.engine.conclude import conclude
 from limen.engine.deciding import Deciding, Question, as_ruleset, grant_plan, looking, with_cost
+from limen.engine.local_slots import LocalSlots, new_holder
 from limen.engine.open_store import open_store
-from limen.engine.plan import Plan, plan_request
+from limen.engine.plan import Plan, plan_request, plan_slot
 from limen.engine.sources import RuleSource, rule_source
 from limen.errors import StoreError
 from limen.rules.model import Rule
@@ -65,6 +67,8 @@ class AsyncLimiter(Deciding):
         ruleset = RuleSet() if isinstance(rules, str) else as_ruleset(rules)
         source: Source = "memory" if self._store.state == "memory" else "store"
         super().__init__(ruleset, source, clock, gateways, observer)
+        self._local_slots = LocalSlots(self._now_us, source, gateways, observer)
+        self._departures = Departures()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -94,6 +98,7 @@ class AsyncLimiter(Deciding):
         """Stop watching rules and hang up."""
         if self._rules_source is not None:
             await self._rules_source.stop()
+        await self._departures.finish()
         await self._store.close()
 
     async def check(self, client: str, rule: str, cost: int = 1) -> Decision:
@@ -162,6 +167,18 @@ class AsyncLimiter(Deciding):
                 await self._store.reset(identity, rule_id, colocate)
             finally:
                 self._forget(identity, rule_id)  # last: a refusal that was under way meanwhile must not outlive it
+
+    def slot(self, client: str, rule: str) -> AsyncSlot:
+        """A slot of a concurrency limit, asked for when its block begins and let go when it ends:
+
+            async with limiter.slot("acme", "exports") as slot:
+                if slot.allowed: ...
+
+        Raises:
+            UsageError: an unknown rule, or one that does not limit how many run at a time.
+        """
+        plan = plan_slot(self._ruleset, client, rule, new_holder())
+        return AsyncSlot(plan, self._local_slots, self._store, self._departures)
 
     async def _decide(self, plan: Plan) -> Decision:
         asked_us = self._now_us()

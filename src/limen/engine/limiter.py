@@ -8,11 +8,13 @@ from typing import Self
 
 from limen.core.decision import Decision, Source
 from limen.core.events import Observer
+from limen.engine.blocking_slot import BlockingSlot
 from limen.engine.clock import Clock, SystemClock
 from limen.engine.conclude import conclude, conclude_one
 from limen.engine.deciding import Deciding, Question, as_ruleset, grant_plan, looking, with_cost
+from limen.engine.local_slots import LocalSlots, new_holder
 from limen.engine.open_sync import open_sync_store
-from limen.engine.plan import Plan, plan_request
+from limen.engine.plan import Plan, plan_request, plan_slot
 from limen.errors import StoreError
 from limen.rules.model import Rule
 from limen.rules.request import Request
@@ -75,6 +77,7 @@ class Limiter(Deciding):
         self.store: Store = open_sync_store(store, clock, names, deadline_ms, max_connections, max_buckets)
         source: Source = "memory" if isinstance(self.store, MemoryStore) else "store"
         super().__init__(as_ruleset(rules), source, clock, gateways, observer)
+        self._local_slots = LocalSlots(self._now_us, source, gateways, observer)
 
     def __enter__(self) -> Self:
         self.start()
@@ -164,6 +167,17 @@ class Limiter(Deciding):
                 self.store.reset(identity, rule_id, colocate)
             finally:
                 self._forget(identity, rule_id)  # last: a refusal that was under way meanwhile must not outlive it
+
+    def slot(self, client: str, rule: str) -> BlockingSlot:
+        """A slot of a concurrency limit, asked for when its block begins and let go when it ends:
+
+            with limiter.slot("acme", "exports") as slot:
+                if slot.allowed: ...
+
+        Raises:
+            UsageError: an unknown rule, or one that does not limit how many run at a time.
+        """
+        return BlockingSlot(plan_slot(self._ruleset, client, rule, new_holder()), self._local_slots, self.store)
 
     def _checked(self, client: str, rule: str, cost: int) -> Decision:
         """`check` where a store, or an observer, is to be asked or told."""

@@ -12,9 +12,9 @@ from limen.rules.key import identity_of_client
 from limen.rules.model import Rule, check_cost
 from limen.rules.request import Request
 from limen.rules.ruleset import RuleSet
-from limen.stores.base import Op
+from limen.stores.base import Op, Slot
 
-__all__ = ["Plan", "find_rule", "plain_rules", "plan_check", "plan_request"]
+__all__ = ["Plan", "SlotPlan", "find_rule", "plain_rules", "plan_check", "plan_request", "plan_slot"]
 
 _new = tuple.__new__
 """Makes a named tuple in half the time."""
@@ -25,6 +25,13 @@ class Plan(NamedTuple):
 
     rules: Sequence[Rule]
     ops: Sequence[Op]
+
+
+class SlotPlan(NamedTuple):
+    """A slot to ask for, and the rule that wants it."""
+
+    rule: Rule
+    slot: Slot
 
 
 def plain_rules(ruleset: RuleSet) -> dict[str, tuple[Rule, Limit]]:
@@ -93,3 +100,23 @@ def plan_request(ruleset: RuleSet, request: Request) -> Plan:
         rules.append(rule)
         ops.append(_new(Op, (identity, rule.id, limit, cost, rule.mode == "enforce", True, rule.colocate)))
     return _new(Plan, (rules, ops))
+
+
+def plan_slot(ruleset: RuleSet, client: str, rule_id: str, holder: str) -> SlotPlan | None:
+    """The slot that a client needs under a named rule; None when it needs none.
+
+    Raises:
+        UsageError: an unknown rule, one that does not limit how many run at a time, a key of several parts.
+    """
+    rule = find_rule(ruleset, rule_id)
+    limit = rule.limit
+    if limit is None:
+        return None
+    if not isinstance(limit, SlotLimit):
+        raise UsageError(f"rule {rule_id!r} does not limit how many run at a time; use limiter.check(client, rule)")
+    if len(rule.key_by) > 1:
+        raise UsageError(f"a slot is asked for by one name; give rule {rule_id!r} a key_by of one part, or of none")
+    identity = identity_of_client(client, rule.key_by)
+    if rule.mode == "off" or not rule.covers_key(identity):
+        return None
+    return SlotPlan(rule, Slot(identity, rule.id, limit, holder, rule.colocate))

@@ -33,9 +33,17 @@ class Taking:
         self.errand = errand
         self.outcome: Outcome = ()
 
-    async def run(self) -> None:
+    def send(self) -> None:
         try:
-            self.outcome = parse_seen(await self.errand.run(), self.part.ops)
+            self.errand.send()
+        except StoreError as error:
+            self.outcome = error
+
+    async def read(self) -> None:
+        if isinstance(self.outcome, StoreError):
+            return
+        try:
+            self.outcome = parse_seen(await self.errand.reply(), self.part.ops)
         except StoreError as error:
             self.outcome = error
 
@@ -96,7 +104,15 @@ class Apart:
         )
 
     async def _asked(self, takings: list[Taking]) -> list[Taking]:
-        await asyncio.gather(*(taking.run() for taking in takings))
+        """All leave in one turn of the event loop."""
+        try:
+            for taking in takings:
+                taking.send()
+            for taking in takings:
+                await taking.read()
+        finally:
+            for taking in takings:
+                taking.errand.drop()
         return takings
 
     async def _asked_by_key(self, takings: list[Taking]) -> list[Taking]:

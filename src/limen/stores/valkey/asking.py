@@ -1,7 +1,7 @@
 """From a refusal to an answer: a command that a server refused unread is sent again, there or elsewhere.
 
-There are a few attempts, and none begins later than a deadline after the first refusal. A reply that did not come is
-never asked for again: the command may have been carried out.
+There are a few attempts, and none begins later than half a deadline after the first refusal. A reply that did not come
+is never asked for again: the command may have been carried out.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Question:
             StoreError: none did; `KeysApart` when it has to be asked in parts.
         """
         loop = asyncio.get_running_loop()
-        ends = loop.time() + self._deadline_s
+        ends = loop.time() + self._deadline_s / 2
         attempts = 0
         while isinstance(reply, hiredis.ReplyError):
             refusal, attempts = classify(str(reply)), attempts + 1

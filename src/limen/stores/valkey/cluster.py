@@ -107,7 +107,7 @@ class Cluster:
         return node
 
     async def follow(self, refusal: Refusal, node: Node) -> Node:
-        """The node that MOVED or ASK names, connected as far as that is possible within a deadline."""
+        """The node that MOVED or ASK names, connected if that takes no more than half a deadline."""
         address = Address(refusal.host or node.endpoint.host, refusal.port)
         target = self._node_at(address)
         if address not in self._owners:
@@ -115,7 +115,7 @@ class Cluster:
         if refusal.code == "MOVED" and 0 <= refusal.slot < SLOT_COUNT:
             self._by_slot[refusal.slot] = target
             self.doubt()
-        await target.ready(self.deadline_s)
+        await target.ready(self.deadline_s / 2)
         return target
 
     def doubt(self) -> None:

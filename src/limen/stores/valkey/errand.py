@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import hiredis
 
 from limen.stores.valkey.asking import Question
@@ -22,7 +24,7 @@ class Errand:
         one_key: whether it concerns a single key.
     """
 
-    __slots__ = ("_cluster", "_command", "_one_key", "_slot", "node")
+    __slots__ = ("_answer", "_cluster", "_command", "_loads", "_one_key", "_slot", "node")
 
     def __init__(self, cluster: Cluster, slot: int, command: bytes, *, one_key: bool = True) -> None:
         self.node: Node | None = None
@@ -31,17 +33,37 @@ class Errand:
         self._slot = slot
         self._command = command
         self._one_key = one_key
+        self._answer: asyncio.Future[Reply] | None = None
+        self._loads = 0
 
-    async def run(self) -> Reply:
-        """The reply.
+    def send(self) -> None:
+        """Set out.
+
+        Raises:
+            StoreError: nothing was sent.
+        """
+        node = self._cluster.node_of(self._slot)
+        self._loads, self._answer, self.node = node.loads, node.ask(self._command), node
+
+    async def reply(self) -> Reply:
+        """The reply to what was sent.
 
         Raises:
             StoreError: there is none; `KeysApart` when the command has to be cut into one for each key.
         """
-        node = self._cluster.node_of(self._slot)
-        loads, answer = node.loads, node.ask(self._command)
-        self.node = node
-        return await self.settled(node, loads, await answer)
+        assert self._answer is not None
+        assert self.node is not None
+        return await self.settled(self.node, self._loads, await self._answer)
+
+    async def run(self) -> Reply:
+        """Both."""
+        self.send()
+        return await self.reply()
+
+    def drop(self) -> None:
+        """Nobody wants the reply any more."""
+        if self._answer is not None:
+            self._answer.cancel()
 
     async def settled(self, node: Node, loads: int, reply: Reply) -> Reply:
         """The same when `node` has replied already. `loads` is from before it was asked."""

@@ -14,7 +14,7 @@ __all__ = ["Givings"]
 
 log = logging.getLogger("limen.store")
 
-MOST_AT_A_TIME = 1_000
+MOST_AT_A_TIME = 10_000
 """How many are on their way at most; more than these are given up, for a store that does not answer them."""
 LOG_PAUSE_S = 60.0
 
@@ -27,6 +27,7 @@ class Givings:
         """How often something was given back."""
         self.lost = 0
         """How often it may not have been: a client was charged for a request that was denied, or not decided."""
+        self.on_their_way = 0
         self._tasks: set[asyncio.Task[Any]] = set()
         self._logged_at = float("-inf")
 
@@ -37,7 +38,7 @@ class Givings:
 
     def give(self, giving: Coroutine[Any, Any, None]) -> None:
         """Give something back. Nobody waits for it."""
-        if len(self._tasks) >= MOST_AT_A_TIME:
+        if self.on_their_way >= MOST_AT_A_TIME:
             giving.close()
             self._lose(StoreError(f"{MOST_AT_A_TIME} such tasks wait already", "overload"))
         else:
@@ -54,11 +55,14 @@ class Givings:
             await asyncio.gather(*late, return_exceptions=True)
 
     async def _given(self, giving: Coroutine[Any, Any, None]) -> None:
+        self.on_their_way += 1
         try:
             await giving
             self.given += 1
         except StoreError as error:
             self._lose(error)
+        finally:
+            self.on_their_way -= 1
 
     def _lose(self, error: StoreError) -> None:
         self.lost += 1

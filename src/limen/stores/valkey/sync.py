@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from time import monotonic
 
+import hiredis
+
 from limen.core.algorithm import Seen
 from limen.core.concurrency import SlotsSeen
+from limen.core.limit import Limit
 from limen.errors import StoreError
 from limen.stores.base import Op, Slot
 from limen.stores.valkey.endpoint import Endpoint, Target
@@ -15,7 +18,8 @@ from limen.stores.valkey.split import Part, split
 from limen.stores.valkey.sync_asking import Asking, KeysApart, Nodes
 from limen.stores.valkey.sync_cluster import SyncCluster
 from limen.stores.valkey.sync_each import Answer, take_each
-from limen.stores.valkey.sync_node import DEFAULT_MAX_CONNECTIONS, SyncNode
+from limen.stores.valkey.sync_keeper import DEFAULT_MAX_CONNECTIONS
+from limen.stores.valkey.sync_node import SyncNode
 from limen.stores.valkey.sync_parts import take_by_key, take_in_parts
 from limen.stores.valkey.sync_single import SingleNode, find_primary
 
@@ -46,6 +50,7 @@ class ValkeyStore:
         self._commands = commands
         self._names = commands.names
         self.nodes = _nodes(target, deadline_ms / 1000, commands.load, max_connections)
+        self._only = self.nodes.node if isinstance(self.nodes, SingleNode) else None
         self._asking = Asking(self.nodes, commands.load, deadline_ms / 1000)
 
     @property
@@ -62,6 +67,16 @@ class ValkeyStore:
         return len(self._parts(ops)) == 1
 
     def take(self, ops: Sequence[Op]) -> Sequence[Seen]:
+        node = self._only
+        if node is not None:
+            loads, command = node.loads, self._commands.take(ops)
+            reply = node.ask(command)
+            if type(reply) is int and reply >= 0 and len(ops) == 1 and type(ops[0].limit) is Limit:
+                return (reply,)  # one token bucket: the common case, without a detour
+            if isinstance(reply, hiredis.ReplyError):
+                until = monotonic() + self._asking.deadline_s
+                reply = self._asking.settled(node, command, reply, loads, until, many_keys=False)
+            return parse_seen(reply, ops)
         if len(ops) > 1 and len(parts := self._parts(ops)) > 1:
             return take_in_parts(self._asking, self._commands, parts)
         many_keys = len(ops) > 1 and len(grouped(ops)) > 1

@@ -119,7 +119,7 @@ class Asking:
         if refusal.unusable:
             node.note_unusable(refusal.text)
         if refusal.stale:
-            node.lead_elsewhere(refusal.text)
+            node.leave(refusal.text)
         if refusal.moved_on:
             self.nodes.look_again()
         return store_error(refusal, node.where)

@@ -1,0 +1,178 @@
+"""Keeps connections to one server, as servers come and go, and knows whether it can decide.
+
+Nothing runs in the background while all is well. Whatever can take longer than a request may wait (a name to look up,
+TLS, a login, a probe of a server that hung) is done by a thread that lives for this one attempt; meanwhile requests
+wait for a connection within their deadline, or are decided without the store when the breaker is open. (A TLS login
+takes 20 ms of this process alone, so no caller with a deadline of 5 ms could ever finish one.)
+
+After a fork the child begins anew: the sockets are the parent's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from threading import Lock
+from time import monotonic
+
+from limen.core.breaker import Breaker
+from limen.errors import StoreError
+from limen.stores.valkey.endpoint import Endpoint
+from limen.stores.valkey.sync_attempts import Attempts
+from limen.stores.valkey.sync_channel import Channel
+from limen.stores.valkey.sync_connect import log_in, probe
+from limen.stores.valkey.sync_fork import begin_anew_after_fork
+from limen.stores.valkey.sync_pool import Pool
+
+__all__ = ["DEFAULT_MAX_CONNECTIONS", "START_S", "SyncKeeper"]
+
+log = logging.getLogger("limen.store")
+
+DEFAULT_MAX_CONNECTIONS = 16
+MISSES_TO_OPEN = 5
+LOGIN_S = (4.0, 8.0, 15.0)
+"""How long a step of the first, second, and each further login may take: a hung server accepts connections."""
+START_S = 1.0
+
+
+class SyncKeeper:
+    """The connections to a server that may come and go.
+
+    Args:
+        where: its name in messages.
+        locate: where it is; asked at each attempt to connect, off the path of requests. Raises `StoreError`.
+        deadline_s: how long a caller waits for a reply, and for a connection.
+        on_connect: sent to the server on each new connection, before anything else.
+        max_connections: the most that are open; further threads wait for one.
+        must_be_primary: whether a replica is refused at the login. A node of a cluster tells itself where to go.
+        troubled: is called whenever the server is lost, and at each attempt that does not find it again.
+    """
+
+    def __init__(
+        self,
+        where: str,
+        locate: Callable[[], Endpoint],
+        deadline_s: float,
+        on_connect: bytes,
+        max_connections: int = DEFAULT_MAX_CONNECTIONS,
+        must_be_primary: bool = True,
+        troubled: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.where = where
+        self.connections = 0
+        """How many connections were made."""
+        self._locate = locate
+        self._deadline_s = deadline_s
+        self._on_connect = on_connect
+        self._max_connections = max_connections
+        self._must_be_primary = must_be_primary
+        self._troubled = troubled
+        self._closed = False
+        self._begin()
+        begin_anew_after_fork(self)
+
+    def _begin(self) -> None:
+        """Nothing is open, and nothing is known against the server."""
+        self.breaker = Breaker(MISSES_TO_OPEN)
+        self.breaker.answered()
+        self.pool = Pool(self._max_connections)
+        self._attempts = Attempts(f"limen connects to {self.where}", self._connect, self._failed, self.pool.wake)
+        self._loading = Lock()
+        self._misses = self._unusable = 0
+        self._unusable_since = 0.0
+        self._last_error = ""
+
+    def begin_after_fork(self) -> None:
+        """In a child process: leave the parent's connections to the parent."""
+        self.pool.abandon()
+        self._begin()
+
+    @property
+    def state(self) -> str:
+        """`up` or `down`. Asking for it sees to it that it does not stay down for want of calls."""
+        if not self.breaker.is_open and len(self.pool):
+            return "up"
+        if not self._closed:
+            self._attempts.run()
+        return "down"
+
+    def start(self, until: float = 0.0) -> None:
+        """Connect; returns when the server answers or refuses, or after a second.
+
+        Args:
+            until: when to return, if that is another time.
+        """
+        self._closed = False
+        channel = self.pool.wait(until or monotonic() + START_S, self._in_vain)
+        if channel is None:
+            log.warning("%s does not answer yet; deciding without it until it does", self.where)
+        else:
+            self.give_back(channel)
+
+    def close(self) -> None:
+        """Hang up. Calls that are under way end as they would."""
+        self._closed = True
+        self.pool.close_idle()
+        self.pool.wake()
+
+    def give_back(self, channel: Channel) -> None:
+        """The caller is done with it."""
+        self.pool.give_back(channel)
+        if self._closed:
+            self.pool.close_idle()
+
+    def _open_after(self, misses: int, why: str) -> None:
+        """Open the breaker if that is enough of them."""
+        if self.breaker.is_open:
+            return
+        self.breaker.missed(misses)
+        if self.breaker.is_open:
+            self._last_error = f"{self.where}: {why}"
+            log.warning("%s; deciding without it until it answers in time", self._last_error)
+            self.pool.wake()
+            self._troubled()
+
+    def _in_vain(self) -> bool:
+        """Whether there is no use in waiting for a connection; if there is, somebody sees to it."""
+        if not self._closed and not self.pool.is_full:
+            self._attempts.run()
+        return self._closed or self.breaker.is_open
+
+    def _connect(self) -> None:
+        """Open connections until nobody waits for one; while the breaker is open, see whether it can be closed."""
+        pool = self.pool
+        self._make_available(pool)
+        while pool.waiting and not pool.is_full and not self._closed:
+            self._make_available(pool)
+
+    def _make_available(self, pool: Pool) -> None:
+        channel = (pool.borrow(monotonic()) if self.breaker.is_open else None) or self._opened(pool)
+        try:
+            probe(channel, self.where, self._deadline_s)
+            self._answers()
+        except StoreError as error:
+            if error.kind != "timeout":  # one late answer says nothing about the connections that are in use
+                self.breaker.lost()
+            raise
+        finally:
+            self.give_back(channel)
+
+    def _answers(self) -> None:
+        if self.breaker.is_open or self.connections == 1:
+            log.info("%s answers", self.where)
+        self._misses = self._unusable = 0
+        self.breaker.answered()
+
+    def _opened(self, pool: Pool) -> Channel:
+        timeout_s = LOGIN_S[min(self._attempts.failures, len(LOGIN_S) - 1)]
+        channel = log_in(self._locate(), self._deadline_s, timeout_s, self._on_connect, self._must_be_primary)
+        pool.add(channel)
+        self.connections += 1
+        return channel
+
+    def _failed(self, error: StoreError, failures: int) -> None:
+        if not len(self.pool):
+            self.breaker.lost()
+        self._last_error = str(error)
+        log.log(logging.DEBUG if failures else logging.WARNING, "%s", error)
+        self._troubled()
