@@ -291,7 +291,7 @@ def test_CC_11_200_threads_on_one_key_are_asked_for_once_each_and_none_starves(v
                 waits.append(time.perf_counter() - began)
 
         in_threads(200, caller)
-        assert len(limiter.store.nodes.node.pool) <= 16
+        assert len(limiter.store.node.pool) <= 16
     _nobody_starves(waits, 200 * 25)
     assert evalsha_calls(valkey_url) - before == 200 * 25
 

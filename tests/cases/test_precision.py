@@ -113,6 +113,16 @@ async def test_PR_13_mixed_costs_spend_one_budget(lab: Any, costs: Any, allowed:
     assert tuple([(await door.take(cost)).allowed for cost in costs]) == allowed
 
 
+@pytest.mark.parametrize("algorithm", ["fixed_window", "sliding_window", "sliding_log"])
+@pytest.mark.parametrize(
+    ("costs", "allowed"),
+    [((8, 2, 1, 1), (True, True, False, False)), ((3, 8, 7, 1), (True, False, True, False))],
+)
+async def test_PR_13_windows_count_costs_too(lab: Any, algorithm: str, costs: Any, allowed: Any) -> None:
+    door = await lab.open(Rule("r", algorithm=algorithm, limit="10/minute"))
+    assert tuple([(await door.take(cost)).allowed for cost in costs]) == allowed
+
+
 async def test_PR_14_a_negative_cost_is_an_error_and_changes_nothing(lab: Any) -> None:
     door = await lab.bucket(10, 0)
     for _ in range(10):

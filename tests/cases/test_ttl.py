@@ -7,17 +7,22 @@ import socket
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from fractions import Fraction
 from typing import Any
 
 import pytest
 import redis
 
+from limen.core.concurrency import SlotLimit
+from limen.core.limit import Limit
 from limen.engine.aio import AsyncLimiter
 from limen.engine.limiter import Limiter
 from limen.rules.model import Rule
+from limen.stores.base import Op, Slot
 from limen.testing import ManualClock
 
 Until = Callable[[Callable[[], object]], Awaitable[None]]
+WINDOWS = ["fixed_window", "sliding_window", "sliding_log"]
 valkey_only = pytest.mark.parametrize("lab", ["Valkey"], indirect=True)
 
 
@@ -96,6 +101,72 @@ async def test_TT_05_every_path_leaves_keys_that_expire(lab: Any) -> None:
         assert all(lab.redis.pttl(key) > 0 for key in lab.stored())
     await door.reset("acme")
     assert lab.stored() == []
+
+
+@valkey_only
+@pytest.mark.parametrize("algorithm", WINDOWS)
+async def test_TT_05_every_path_of_every_algorithm_leaves_keys_that_expire(lab: Any, algorithm: str) -> None:
+    door = await lab.open(Rule("r", algorithm=algorithm, limit="2/minute"))
+    steps = [
+        door.peek,
+        lambda: door.take(3),
+        door.take,
+        door.take,
+        door.take,
+        door.peek,
+        lambda: door.grant(5, seconds=200),
+        lambda: door.take(2),
+        lambda: door.reset("acme", "r"),
+        lambda: door.grant(5, seconds=200),
+        lambda: door.take(0),
+    ]
+    for step in steps:
+        await step()
+        assert all(0 < lab.redis.pttl(key) <= 260_000 for key in lab.stored())
+    await door.reset("acme")
+    assert lab.stored() == []
+
+
+@valkey_only
+async def test_TT_05_slots_and_what_can_be_given_back_expire(lab: Any) -> None:
+    door = await lab.open("2/minute")
+    store, slot = door.limiter._store, Slot("client=acme", "s", SlotLimit(2, 5_000_000), "holder")
+    steps = [store.acquire, store.acquire, store.renew, store.release, store.release, store.renew]
+    for step in steps:
+        await step(slot)
+        assert all(0 < lab.redis.pttl(key) <= 10_000 for key in lab.stored())
+    assert lab.stored() == []
+    await store._ask(b"", store._commands.take([Op("client=acme", "r0", Limit(2, Fraction(1)), 1)], bytes(16)))
+    assert sorted(lab.redis.pttl(key) > 0 for key in lab.stored()) == [True, True]
+
+
+@valkey_only
+@pytest.mark.parametrize("algorithm", WINDOWS)
+async def test_TT_07_a_window_lives_until_it_says_nothing(lab: Any, algorithm: str) -> None:
+    door = await lab.open(Rule("r", algorithm=algorithm, limit="10 per 10s"))
+    await door.take(10)
+    lasts_ms = (await door.peek()).reset_after_ms
+    assert lasts_ms >= 10_000
+    assert lasts_ms <= lab.redis.pttl(lab.stored()[0]) <= lasts_ms + 10_000
+    lab.at(1.1)
+    refused = await door.take()
+    assert (refused.allowed, refused.retry_after_ms >= 8_900) == (False, True)
+
+
+@valkey_only
+@pytest.mark.parametrize("algorithm", WINDOWS)
+@pytest.mark.parametrize(
+    "garbage", [b"", b"abc", b"nan0005", b"+5:nan;", b"+9:99999999999999999;x", b"1:2", bytes(12), b"\xff" * 8]
+)
+async def test_TT_14_a_window_that_nobody_understands_is_a_new_one(lab: Any, algorithm: str, garbage: bytes) -> None:
+    door = await lab.open(Rule("r", algorithm=algorithm, limit="5/minute"))
+    await door.take(3)
+    (key,) = lab.stored()
+    (field,) = lab.redis.hkeys(key)
+    lab.redis.hset(key, field, garbage)
+    decision = await door.take()
+    assert (decision.source, decision.allowed) == ("store", True)
+    assert lab.redis.pttl(key) > 0
 
 
 @valkey_only

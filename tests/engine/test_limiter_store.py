@@ -135,7 +135,7 @@ def test_all_connections_in_use_is_said_and_not_held_against_the_store(own_valke
     seen = Kinds()
     with Limiter(url_of(own_valkey), RULES, max_connections=1, deadline_ms=400, observer=seen) as limiter:
         assert not limiter.check("acme", "open").degraded
-        node = limiter.store.nodes.node
+        node = limiter.store.node
         channel, _ = node.borrow()
         assert limiter.check("acme", "open").degraded
         node.give_back(channel)

@@ -20,7 +20,6 @@ LEFT = b":%d\r\n" % (10 * RULE.limit.token_ticks)
 CANNOT_DECIDE = {
     "loading": b"-LOADING Valkey is loading the dataset in memory\r\n",
     "busy": b"-BUSY Valkey is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.\r\n",
-    "master_down": b"-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.\r\n",
     "cluster_down": b"-CLUSTERDOWN The cluster is down\r\n",
 }
 
@@ -161,6 +160,7 @@ async def test_a_script_that_is_lost_again_and_again_ends(
     "error",
     [
         b"-READONLY You can't write against a read only replica. script: abc, on @user_script:1.\r\n",
+        b"-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.\r\n",
         b"-ERR Error running script (call to f_1): @user_script:9: @user_script: 9: -READONLY You can't write.\r\n",
     ],
 )

@@ -191,13 +191,15 @@ class Limiter(Deciding):
         asked_us = self._now_us()
         decision = self._at_once(plan, asked_us)
         if decision is None:
-            try:
-                seen = self.store.take(plan.ops)
-            except StoreError as error:
-                decision = self._without_store(plan, error, asked_us)
-            else:
-                atomic = len(plan.ops) == 1 or self.store.atomic(plan.ops)
-                decision = self._concluded(plan, seen, asked_us, atomic)
+            decision = self._asked(plan, asked_us)
         if self._observer is not None:
             self._observer.on_decision(decision, self._now_us() - asked_us)
         return decision
+
+    def _asked(self, plan: Plan, asked_us: int) -> Decision:
+        """The decision by the store, or without it."""
+        try:
+            seen = self.store.take(plan.ops)
+        except StoreError as error:
+            return self._without_store(plan, error, asked_us)
+        return self._concluded(plan, seen, asked_us, len(plan.ops) == 1 or self.store.atomic(plan.ops))

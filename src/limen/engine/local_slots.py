@@ -1,4 +1,4 @@
-"""What a process needs for slots besides the store: names of holders, decisions, and its part while the store is away."""
+"""What a process needs for slots besides the store: holders' names, decisions, its part while the store is away."""
 
 from __future__ import annotations
 

@@ -51,11 +51,13 @@ def _shared(url: str, secrets: Secrets, deadline_ms: float, max_connections: int
     from limen.stores.valkey.rotation import RotatingStore
     from limen.stores.valkey.script import Commands
     from limen.stores.valkey.sync import ValkeyStore
+    from limen.stores.valkey.sync_cluster_store import ValkeyClusterStore
     from limen.stores.valkey.url import parse_target
 
     target = parse_target(url)
     tls = target.login.tls
     if tls is not None:
         check_files(tls_ca=tls.ca, tls_cert=tls.cert, tls_key=tls.key)
-    store = ValkeyStore(target, Commands(Names(*secrets)), deadline_ms, max_connections)
+    kind = ValkeyClusterStore if target.kind == "cluster" else ValkeyStore
+    store = kind(target, Commands(Names(*secrets)), deadline_ms, max_connections)
     return store if secrets[1] is None else RotatingStore(store)

@@ -26,7 +26,7 @@ TREATMENTS = [
     ("TRYAGAIN Multiple keys request during rehashing of slot", "TRYAGAIN", "moved", False, False, False),
     ("NOSCRIPT No matching script. Please use EVAL.", "NOSCRIPT", "no_script", False, False, False),
     ("LOADING Redis is loading the dataset in memory", "LOADING", "loading", True, False, False),
-    ("MASTERDOWN Link with MASTER is down", "MASTERDOWN", "master_down", True, False, True),
+    ("MASTERDOWN Link with MASTER is down", "MASTERDOWN", "master_down", False, True, True),
     ("CLUSTERDOWN Hash slot not served", "CLUSTERDOWN", "cluster_down", True, False, True),
     ("BUSY Redis is busy running a script. You can only call SCRIPT KILL", "BUSY", "busy", True, False, False),
     ("READONLY You can't write against a read only replica.", "READONLY", "read_only", False, True, True),

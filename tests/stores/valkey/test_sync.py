@@ -107,7 +107,7 @@ def test_a_lost_script_is_sent_once_and_no_question_fails(url: str) -> None:
             server.script_flush()
             in_threads(8, lambda number: [take(opened, f"client-{number}", 0) for _ in range(3)])
         loads = server.info("commandstats")["cmdstat_script|load"]["calls"]
-        extra = opened.nodes.node.connections  # each new connection brings the script too
+        extra = opened.node.connections  # each new connection brings the script too
         assert 5 <= loads <= 5 + extra
         assert take(opened, "client-0", 0) == 999
 

@@ -50,7 +50,7 @@ async def test_many_questions_to_a_hung_server_fail_together(own_valkey: ValkeyS
 async def test_a_hung_server_costs_a_few_deadlines_and_then_nothing(own_valkey: ValkeyServer, until: Until) -> None:
     with started(f"valkey://127.0.0.1:{own_valkey.port}", 5) as opened:
         await until(lambda: opened.state == "up")
-        before = opened.nodes.node.connections
+        before = opened.node.connections
         own_valkey._process.send_signal(signal.SIGSTOP)
         late = 0
         for _ in range(2000):
@@ -60,7 +60,7 @@ async def test_a_hung_server_costs_a_few_deadlines_and_then_nothing(own_valkey: 
             late += caught.value.kind == "timeout"
             assert time.monotonic() - began < 0.5  # far above the deadline, for the machine may be busy
         assert late <= 5
-        assert opened.nodes.node.connections - before <= 5
+        assert opened.node.connections - before <= 5
         own_valkey._process.send_signal(signal.SIGCONT)
         await until(lambda: opened.state == "up")
 
@@ -123,7 +123,7 @@ def test_who_is_hung_up_on_connects_anew(valkey_url: str) -> None:
         in_threads(4, lambda number: take(opened))
         left = take(opened, cost=0)
         server.client_kill_filter(_type="normal", skipme=True)
-        opened.nodes.node.pool.suspect()
+        opened.node.pool.suspect()
         assert take(opened) == left
         assert take(opened, cost=0) == left - 1
 
@@ -137,7 +137,7 @@ def test_ctrl_c_in_the_middle_of_a_question_costs_the_connection_only(own_valkey
             take(opened, "other", 500)
         own_valkey._process.send_signal(signal.SIGCONT)
         assert take(opened, "acme", 0) == 990
-        assert len(opened.nodes.node.pool) == 1
+        assert len(opened.node.pool) == 1
 
 
 def test_a_name_that_nobody_knows_holds_up_nobody(caplog: pytest.LogCaptureFixture) -> None:

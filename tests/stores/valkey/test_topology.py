@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import hiredis
 import pytest
 
 from limen.errors import StoreError
@@ -58,6 +59,12 @@ def test_each_slot_has_the_owner_that_the_cluster_names() -> None:
 @pytest.mark.parametrize("host", [b"", b"?", None])
 def test_a_node_that_does_not_know_its_host_is_where_it_was_asked(host: Any) -> None:
     assert parse_slots([[0, 16383, node(host, 7001)]], ASKED)[5] == Address("10.0.0.9", 7001)
+
+
+def test_a_node_that_refuses_to_tell_is_quoted() -> None:
+    with pytest.raises(StoreError, match="ERR This instance has cluster support disabled") as caught:
+        parse_slots(hiredis.ReplyError("ERR This instance has cluster support disabled"), ASKED)
+    assert caught.value.kind == "refused"
 
 
 @pytest.mark.parametrize(

@@ -94,4 +94,5 @@ def _failed(sentence: str, status: int) -> int:
 
 def _without_passwords(sentence: str) -> str:
     """A sentence about words of the command line, which may be the URL of a store."""
-    return re.sub(r":[^\s@]*@", ":***@", sentence)
+    sentence = re.sub(r":\S*@", ":***@", sentence)  # up to the last @: a password may hold one
+    return re.sub(r"(sentinel_password=)[^\s&]*", r"\1***", sentence)

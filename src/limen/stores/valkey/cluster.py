@@ -136,7 +136,7 @@ class Cluster:
             self._doubted.clear()
             if await self._look():
                 self._looked.set()
-            self._dismiss()
+                self._dismiss()
             await asyncio.sleep(random.uniform(0.5, 1.5) * REST_S)
             try:
                 async with asyncio.timeout(random.uniform(0.5, 1.5) * self._rest_s()):

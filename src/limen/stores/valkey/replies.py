@@ -4,9 +4,10 @@
     ASK          the slot is moving, its new node has this key: ASKING and the command in one write; never remembered
     TRYAGAIN     the slot is moving and the keys of one script are at two nodes: ask for each key alone
     NOSCRIPT     load the script, ask once more
-    LOADING MASTERDOWN CLUSTERDOWN BUSY
+    LOADING CLUSTERDOWN BUSY
                  the node cannot decide now: a few of these in a second open its breaker, until a probe is answered
-    READONLY     not a primary (any more): drop the connection, find the primary anew, connect to it
+    READONLY MASTERDOWN
+                 not a primary (any more): drop the connection, find the primary anew, connect to it
     NOAUTH       a password was set meanwhile: log in anew
     OOM          memory is full: whoever has tokens cannot spend them. The breaker stays closed, because the same
                  server still refuses those who have none, and still answers who only looks
@@ -42,9 +43,9 @@ KINDS = {
     "NOAUTH": "login",
     "WRONGPASS": "login",
 }
-UNUSABLE = ("LOADING", "MASTERDOWN", "CLUSTERDOWN", "BUSY")
+UNUSABLE = ("LOADING", "CLUSTERDOWN", "BUSY")
 MOVED_ON = ("MOVED", "CLUSTERDOWN", "MASTERDOWN", "READONLY")
-STALE = ("READONLY", "NOAUTH")
+STALE = ("READONLY", "MASTERDOWN", "NOAUTH")
 IN_SCRIPT = re.compile(r"(?<![A-Za-z])(READONLY|OOM|NOPERM|MASTERDOWN|CLUSTERDOWN|LOADING|BUSY|NOSCRIPT)\b")
 SCRIPT_ERROR = re.compile(r"user_script|[Ee]rror running script|call to f_")
 """Servers before version 7 put the error of a command inside an error of the script."""
@@ -54,7 +55,7 @@ ADVICE = {
     "ASK": "it is a node of a cluster: begin the store URL with valkey+cluster://",
     "TRYAGAIN": "its slot is being moved to another node",
     "LOADING": "it is loading its data and will decide when it is done",
-    "MASTERDOWN": "it is a replica without its primary",
+    "MASTERDOWN": "it is a replica without its primary, which is looked for",
     "CLUSTERDOWN": "a part of the cluster has no node; see CLUSTER INFO",
     "BUSY": "a script does not end: look at it, and stop it with SCRIPT KILL",
     "READONLY": "it is a replica: its primary is looked for",

@@ -36,9 +36,6 @@ class Nodes(Protocol):
 
     def close(self) -> None: ...
 
-    def slot_of(self, key: bytes) -> int:
-        """Keys of one slot can be decided together."""
-
     def node_of(self, key: bytes) -> SyncNode:
         """Who decides. Raises `StoreError` when that is not known."""
 

@@ -57,7 +57,7 @@ class Channel:
         self._gets = reader.gets
         self._has_data = reader.has_data
         self._socket = connected
-        self._send = _sender(connected)
+        self._send: Callable[[bytes], object] = _sender(connected)
         self._recv = connected.recv
         self._patience_s = patience_s
         self.owed = 0
@@ -137,6 +137,7 @@ class Channel:
 
     def close(self) -> None:
         """Let the socket go. There is no shutdown: after a fork the connection is still the parent's."""
+        self._send = _hung_up  # the number of the socket may soon be that of another
         self._socket.close()
 
     def _be_patient(self, patience_s: float) -> None:
@@ -162,6 +163,10 @@ class Channel:
         if isinstance(error, TimeoutError):
             return StoreError(f"no answer from the store within {self._patience_s * 1000:.3g} ms", "timeout")
         return StoreError(f"the connection to the store was lost: {str(error) or type(error).__name__}", "down")
+
+
+def _hung_up(command: bytes) -> None:
+    raise ConnectionAbortedError("we hung up")
 
 
 def _sender(connected: socket.socket) -> Callable[[bytes], object]:

@@ -91,9 +91,6 @@ class SyncCluster:
         for node in self._map.nodes.values():
             node.close()
 
-    def slot_of(self, key: bytes) -> int:
-        return slot_of(key)
-
     def node_of(self, key: bytes) -> SyncNode:
         if not self._map.owners and not self._closed:
             self.look_again()

@@ -30,9 +30,6 @@ class SingleNode:
     def close(self) -> None:
         self.node.close()
 
-    def slot_of(self, key: bytes) -> int:
-        return 0
-
     def node_of(self, key: bytes) -> SyncNode:
         return self.node
 

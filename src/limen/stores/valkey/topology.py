@@ -12,6 +12,7 @@ from typing import Any
 
 from limen.errors import StoreError
 from limen.stores.valkey.endpoint import Address
+from limen.stores.valkey.replies import classify, store_error
 
 __all__ = ["ASKING", "SLOTS_COMMAND", "SLOT_COUNT", "owners_of", "parse_slots", "slot_of"]
 
@@ -44,6 +45,8 @@ def parse_slots(reply: object, asked: Address) -> Owners:
     Raises:
         StoreError: that is not such an answer.
     """
+    if isinstance(reply, Exception):
+        raise store_error(classify(str(reply)), str(asked))
     owners: Owners = [None] * SLOT_COUNT
     try:
         for first, last, primary, *_ in _ranges(reply):

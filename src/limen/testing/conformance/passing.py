@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from limen.core.algorithm import AnyLimit
-from limen.core.limit import Limit
 from limen.testing.conformance.limits import DAY_US, US, once, quick
 from limen.testing.conformance.promise import Promises, expect
 from limen.testing.conformance.trial import Trial
@@ -130,9 +129,7 @@ async def admitted(trial: Trial, limit: AnyLimit) -> int:
 
 @promises.add("a tenth of the time brings a tenth of the tokens", moves_time=True)
 async def grows(trial: Trial) -> None:
-    limit = quick(TEN)[0]
-    assert isinstance(limit, Limit)
-    op = trial.op(limit, TEN)
+    op = trial.op(quick(TEN)[0], TEN)
     await trial.take(op)
     found = []
     for _ in range(TEN):

@@ -130,9 +130,13 @@ def _only_store_errors(call: Callable[..., Any]) -> Iterator[None]:
     try:
         yield
     except StoreError as error:
-        raise Broken(f"it could not be tried, because {call.__name__} raised StoreError: {error}") from error
+        raise Broken(f"it could not be tried, because {_name(call)} raised StoreError: {error}") from error
     except Exception as error:
-        raise Broken(f"{call.__name__} raised {error!r}; the only error of a store is a StoreError") from error
+        raise Broken(f"{_name(call)} raised {error!r}; the only error of a store is a StoreError") from error
+
+
+def _name(call: Callable[..., Any]) -> str:
+    return getattr(call, "__name__", repr(call))
 
 
 def passed(ops: Sequence[Op], found: Sequence[Seen]) -> bool:

@@ -1,0 +1,72 @@
+"""The shared store for code that blocks, over the nodes of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import monotonic
+
+from limen.core.algorithm import Seen
+from limen.errors import StoreError
+from limen.stores.base import Op
+from limen.stores.valkey.endpoint import Endpoint, Target
+from limen.stores.valkey.script import Commands, grouped, parse_seen
+from limen.stores.valkey.split import Part, split
+from limen.stores.valkey.sync_asking import KeysApart
+from limen.stores.valkey.sync_cluster import SyncCluster
+from limen.stores.valkey.sync_each import Answer, take_each
+from limen.stores.valkey.sync_keeper import DEFAULT_MAX_CONNECTIONS
+from limen.stores.valkey.sync_node import SyncNode
+from limen.stores.valkey.sync_operations import SyncOperations
+from limen.stores.valkey.sync_parts import take_by_key, take_in_parts
+from limen.stores.valkey.topology import slot_of
+
+__all__ = ["ValkeyClusterStore"]
+
+APART = KeysApart("several slots decide", "moved")
+
+
+class ValkeyClusterStore(SyncOperations):
+    """Buckets in a cluster. See `ValkeyStore` for the arguments; the connections are counted for each node."""
+
+    def __init__(
+        self, target: Target, commands: Commands, deadline_ms: float, max_connections: int = DEFAULT_MAX_CONNECTIONS
+    ) -> None:
+        deadline_s = deadline_ms / 1000
+
+        def make_node(at: Endpoint, troubled: Callable[[], None]) -> SyncNode:
+            return SyncNode(str(at), lambda: at, deadline_s, commands.load, max_connections, False, troubled)
+
+        super().__init__(SyncCluster(target, deadline_s, make_node), commands, deadline_ms)
+
+    def atomic(self, ops: Sequence[Op]) -> bool:
+        return len(self._parts(ops)) == 1
+
+    def take(self, ops: Sequence[Op]) -> Sequence[Seen]:
+        parts = self._parts(ops)
+        if len(parts) > 1:
+            return take_in_parts(self._asking, self._commands, parts)
+        many_keys = len(ops) > 1 and len(grouped(ops)) > 1
+        try:
+            reply = self._asking.ask(self._key(ops[0]), self._commands.take(ops), many_keys=many_keys)
+        except KeysApart:
+            return take_by_key(self._asking, self._commands, parts[0], monotonic() + self._asking.deadline_s)
+        return parse_seen(reply, ops)
+
+    def take_each(self, questions: Sequence[Sequence[Op]]) -> list[Answer]:
+        """`take` for each question, in one round trip to each node: what was found, or why there is no answer."""
+        together = [place for place, ops in enumerate(questions) if self.atomic(ops)]
+        found = take_each(self._asking, self._commands, [questions[place] for place in together])
+        answers = dict(zip(together, found, strict=True))
+        for place, ops in enumerate(questions):
+            if isinstance(answers.get(place, APART), KeysApart):
+                answers[place] = self._taken(ops)
+        return [answers[place] for place in range(len(questions))]
+
+    def _taken(self, ops: Sequence[Op]) -> Answer:
+        try:
+            return self.take(ops)
+        except StoreError as error:
+            return error
+
+    def _parts(self, ops: Sequence[Op]) -> list[Part]:
+        return split(ops, lambda op: slot_of(self._key(op)))

@@ -1,0 +1,56 @@
+"""What every shared store for code that blocks does in the same way: all that concerns one key."""
+
+from __future__ import annotations
+
+from limen.core.algorithm import Seen
+from limen.core.concurrency import SlotsSeen
+from limen.stores.base import Op, Slot
+from limen.stores.valkey.script import Commands, parse_bool, parse_seen, parse_slots
+from limen.stores.valkey.sync_asking import Asking, Nodes
+
+__all__ = ["SyncOperations"]
+
+
+class SyncOperations:
+    """Builds a command, has it asked, reads the reply.
+
+    Args:
+        nodes: who decides.
+        commands: what is sent.
+        deadline_ms: how long a decision waits.
+    """
+
+    def __init__(self, nodes: Nodes, commands: Commands, deadline_ms: float) -> None:
+        self._nodes = nodes
+        self._commands = commands
+        self._names = commands.names
+        self._asking = Asking(nodes, commands.load, deadline_ms / 1000)
+
+    @property
+    def state(self) -> str:
+        return self._nodes.state
+
+    def start(self) -> None:
+        self._nodes.start()
+
+    def close(self) -> None:
+        self._nodes.close()
+
+    def grant(self, op: Op, tokens: int, for_us: int) -> Seen:
+        reply = self._asking.ask(self._key(op), self._commands.grant(op, tokens, for_us))
+        return parse_seen(reply, [op])[0]
+
+    def reset(self, identity: str, rule: str | None, colocate: str = "") -> None:
+        self._asking.ask(self._names.key(identity, colocate), self._commands.reset(identity, rule, colocate))
+
+    def acquire(self, slot: Slot) -> SlotsSeen:
+        return parse_slots(self._asking.ask(self._names.slots_key(slot), self._commands.acquire(slot)))
+
+    def renew(self, slot: Slot) -> bool:
+        return parse_bool(self._asking.ask(self._names.slots_key(slot), self._commands.renew(slot)))
+
+    def release(self, slot: Slot) -> bool:
+        return parse_bool(self._asking.ask(self._names.slots_key(slot), self._commands.release(slot)))
+
+    def _key(self, op: Op) -> bytes:
+        return self._names.key(op.identity, op.colocate)
