@@ -7,7 +7,7 @@ a clock that is moved, and a test fails when the page shows anything else.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from limen import Limiter, Rule
@@ -111,11 +111,10 @@ def row(name: str, rest: str) -> str:
     return f"    {name:17}{rest}".rstrip()
 
 
-def redrawn(page: str) -> str:
-    """The page with every picture as it is now."""
-    drawn = pictures()
+def redrawn(page: str, drawn: Mapping[str, str]) -> str:
+    """The page with these pictures in their places."""
     return BLOCK.sub(lambda found: f"{found[1]}\n{drawn[found[2]]}\n\n{found[3]}", page)
 
 
 if __name__ == "__main__":
-    PAGE.write_text(redrawn(PAGE.read_text()))
+    PAGE.write_text(redrawn(PAGE.read_text(), pictures()))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from random import Random
 from typing import Any
 
@@ -47,17 +48,25 @@ async def test_CL_01_slots_of_a_holder_that_died_lapse(lab: Any) -> None:
 
 
 async def test_CL_01_slots_of_a_killed_process_lapse(valkey_url: str, until: Until) -> None:
-    command = [sys.executable, "-c", HOLDS_TWO_FOR_EVER, valkey_url]
-    with (
-        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder,
-        Limiter(valkey_url, [Rule("r", limit="2 concurrent for 2s")], deadline_ms=20_000) as limiter,
-    ):
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "store store\n"
+    rule = Rule("r", limit="2 concurrent for 2s")
+    with holder_of_two(valkey_url) as holder, Limiter(valkey_url, [rule], deadline_ms=20_000) as limiter:
         with limiter.slot("acme", "r") as slot:
             assert (slot.allowed, slot.decision.source) == (False, "store")
         holder.kill()
         await until(lambda: both_free(limiter))
+
+
+@contextmanager
+def holder_of_two(url: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds both slots, until it is killed."""
+    command = [sys.executable, "-c", HOLDS_TWO_FOR_EVER, url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "store store\n"
+            yield holder
+        finally:
+            holder.kill()
 
 
 def both_free(limiter: Limiter) -> bool:
@@ -193,9 +202,8 @@ async def returns(door: Any) -> int:
 @pytest.mark.parametrize("lab", ["Limiter", "Limiter, Valkey"], indirect=True)
 async def test_CL_05_a_thread_that_exits_ends_its_slot(lab: Any) -> None:
     door = await lab.open("1 concurrent")
-    thread = threading.Thread(target=exits, args=[door.limiter])
-    thread.start()
-    thread.join(20)
+    with ThreadPoolExecutor(1) as worker:
+        assert isinstance(worker.submit(exits, door.limiter).exception(20), SystemExit)
     assert (await tried(door)).allowed
 
 

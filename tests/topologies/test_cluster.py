@@ -12,6 +12,8 @@ from limen.core.decision import Decision
 from limen.engine.aio import AsyncLimiter
 from limen.rules.model import Rule
 from limen.rules.request import Request
+from limen.stores.valkey.doctor.needs import acl_rules
+from limen.stores.valkey.endpoint import Address
 from limen.stores.valkey.topology import slot_of
 from tests.topologies.servers import Cluster, Server
 
@@ -298,3 +300,57 @@ async def test_one_address_for_a_cluster_says_how_to_write_it(cluster: Cluster, 
     limiter = await opened(f"valkey://{cluster.primaries[0].address}", [Rule("r", limit="9/day")])
     found = [await limiter.check(f"c{at}", "r") for at in range(30)]
     assert {each.source for each in found} == {"store", "local_share"}
+
+
+async def test_a_user_with_the_documented_rights_can_do_everything(
+    cluster: Cluster, opened: Opened, until: Until
+) -> None:
+    """Also where a slot moves, scripts are lost, and the cluster is down for a while."""
+    for server in cluster.primaries:
+        server.ask("ACL", "SETUSER", "limen", "reset", "on", ">s3cret", *acl_rules().split())
+    rules = [
+        Rule("r", match={"path": "/**"}, key_by=["client"], limit="100/day"),
+        Rule("ip", match={"path": "/**"}, key_by=["ip"], limit="3/day"),
+    ]
+    limiter = await opened(cluster.url.replace("//", "//limen:s3cret@"), rules)
+    number = slot(limiter)
+    owner = cluster.owner(number)
+    target = elsewhere(cluster, owner)
+    request = Request(client="acme", ip="192.0.2.1")
+    found = [await limiter.check_request(request)]
+    for server in cluster.primaries:
+        server.ask("SCRIPT", "FLUSH")
+    found.append(await limiter.check_request(request))
+    cluster.half_move(number, target)
+    found += [await limiter.check("acme", "r"), await limiter.check("acme", "r", 2)]
+    cluster.move_keys(number, owner, target)
+    found.append(await limiter.check("acme", "r"))
+    cluster.end_move(number, target)
+    found += [await limiter.check_request(request) for _ in range(2)]
+    assert [each.allowed for each in found] == [True] * 6 + [False]
+    assert {each.source for each in found} == {"store"}
+    await until(lambda: not limiter._store.givings._tasks)
+    assert limiter._store.givings.lost == 0
+    assert (await limiter.peek("acme", "r")).remaining == 93
+    await limiter.reset("acme", "r")
+    assert (await limiter.peek("acme", "r")).remaining == 100
+    await comes_back_after_a_hole(cluster, limiter, target, number)
+
+
+async def comes_back_after_a_hole(cluster: Cluster, limiter: AsyncLimiter, owner: Server, number: int) -> None:
+    """The breaker opens, and closes when a probe is answered."""
+    for server in cluster.primaries:
+        server.ask("CONFIG", "SET", "cluster-require-full-coverage", "yes")
+    owner.ask("CLUSTER", "DELSLOTS", number)
+    try:
+        async with asyncio.timeout(20):
+            while limiter._store.cluster.nodes[Address("127.0.0.1", owner.port)].state == "up":
+                await limiter.check("acme", "r")
+                await asyncio.sleep(0.001)  # the pace of asking
+    finally:
+        owner.ask("CLUSTER", "ADDSLOTS", number)
+        for server in cluster.primaries:
+            server.ask("CONFIG", "SET", "cluster-require-full-coverage", "no")
+    async with asyncio.timeout(20):
+        while (await limiter.check("acme", "r")).degraded:
+            await asyncio.sleep(0.01)  # the pace of asking

@@ -142,7 +142,8 @@ class Deciding:
             decision = conclude(plan, seen, self._source, atomic=atomic)
         if self._source == "store":
             self._shares.store_answered = True
-            self._learn(ops, seen, decision.allowed, asked_us)
+            if atomic:  # else others may have held for a moment what they gave back
+                self._learn(ops, seen, decision.allowed, asked_us)
         return decision
 
     def _learn(self, ops: Sequence[Op], found: Sequence[Seen], allowed: bool, asked_us: int) -> None:
@@ -180,7 +181,7 @@ class Deciding:
 
     def _forget(self, identity: str, rule_id: str | None) -> None:
         """Forget what is known locally of some buckets."""
-        self._denied.forget(identity, rule_id)
+        self._denied.forget(identity, rule_id, self._now_us())
         self._shares.forget(identity, rule_id)
 
 

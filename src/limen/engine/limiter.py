@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
+from limen.core.algorithm import Seen
 from limen.core.decision import Decision, Source
 from limen.core.events import Observer
 from limen.engine.blocking_slot import BlockingSlot
@@ -19,12 +20,15 @@ from limen.errors import StoreError
 from limen.rules.model import Rule
 from limen.rules.request import Request
 from limen.rules.ruleset import RuleSet
-from limen.stores.base import Store
+from limen.stores.base import Op, Store
 from limen.stores.memory import DEFAULT_MAX_BUCKETS, MemoryStore
 
 __all__ = ["Limiter"]
 
 DEFAULT_MAX_CONNECTIONS = 16
+AT_ONCE = 64
+
+TakeEach = Callable[[Sequence[Sequence[Op]]], Sequence[Sequence[Seen] | StoreError]]
 
 
 class Limiter(Deciding):
@@ -137,7 +141,13 @@ class Limiter(Deciding):
             UsageError: one of them makes no sense; then none was spent.
         """
         plans = [self._planned(*with_cost(question)) for question in questions]
-        return [self._decide(plan) for plan in plans]
+        take_each = getattr(self.store, "take_each", None)
+        if take_each is None:
+            return [self._decide(plan) for plan in plans]
+        decisions: list[Decision] = []
+        for at in range(0, len(plans), AT_ONCE):
+            decisions += self._decide_each(plans[at : at + AT_ONCE], take_each)
+        return decisions
 
     def grant(self, client: str, rule: str, tokens: int, seconds: float = 3600.0) -> Decision:
         """Let `client` spend `tokens` more under `rule` until `seconds` from now; what it has now.
@@ -196,10 +206,26 @@ class Limiter(Deciding):
             self._observer.on_decision(decision, self._now_us() - asked_us)
         return decision
 
+    def _decide_each(self, plans: Sequence[Plan], take_each: TakeEach) -> list[Decision]:
+        """Several decisions for one wait: those that the store must be asked for leave together."""
+        asked_us = self._now_us()
+        early = [self._at_once(plan, asked_us) for plan in plans]
+        asked = [plan for plan, decision in zip(plans, early, strict=True) if decision is None]
+        answers = iter(zip(asked, take_each([plan.ops for plan in asked]), strict=True))
+        decisions = [decision or self._answered(*next(answers), asked_us) for decision in early]
+        if self._observer is not None:
+            for decision in decisions:
+                self._observer.on_decision(decision, self._now_us() - asked_us)
+        return decisions
+
     def _asked(self, plan: Plan, asked_us: int) -> Decision:
         """The decision by the store, or without it."""
         try:
-            seen = self.store.take(plan.ops)
+            return self._answered(plan, self.store.take(plan.ops), asked_us)
         except StoreError as error:
-            return self._without_store(plan, error, asked_us)
-        return self._concluded(plan, seen, asked_us, len(plan.ops) == 1 or self.store.atomic(plan.ops))
+            return self._answered(plan, error, asked_us)
+
+    def _answered(self, plan: Plan, answer: Sequence[Seen] | StoreError, asked_us: int) -> Decision:
+        if isinstance(answer, StoreError):
+            return self._without_store(plan, answer, asked_us)
+        return self._concluded(plan, answer, asked_us, len(plan.ops) == 1 or self.store.atomic(plan.ops))

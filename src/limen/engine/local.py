@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from threading import Lock
 
 from limen.core.algorithm import AnyLimit, Seen
 from limen.core.limit import Limit
 from limen.stores.base import Op
+from limen.stores.fork import begin_anew_after_fork
 from limen.stores.memory import MemoryStore
 
 __all__ = ["DenyCache", "LocalShares"]
@@ -36,6 +38,8 @@ class DenyCache:
     have spent since, nobody can have added), so a refused cost of 10 never stops a cost of 1. An entry is good for
     the very limit that refused; a changed rule brings a new one.
 
+    Threads may share it: whatever is not a single step of a dictionary is done under a lock.
+
     Args:
         max_entries: the most that are remembered; beyond it those with little time left go first.
     """
@@ -47,6 +51,9 @@ class DenyCache:
     def __init__(self, max_entries: int = 100_000) -> None:
         self.entries: OrderedDict[Key, Refusal] = OrderedDict()
         self._max_entries = max_entries
+        self._forgot_us = 0
+        self._lock = Lock()
+        begin_anew_after_fork(self)
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -66,18 +73,26 @@ class DenyCache:
         wait_us = op.limit.retry_after_us(seen, op.cost)
         until_us = asked_us + (self.LONGEST_US if wait_us is None else min(wait_us, self.LONGEST_US))
         key = (op.identity, op.rule)
-        self.entries.pop(key, None)
-        self._make_room(asked_us)
-        self.entries[key] = Refusal(seen, asked_us, until_us, op.limit, op.cost)
+        with self._lock:
+            if asked_us < self._forgot_us:
+                return  # what was reset or changed meanwhile may be what refused
+            self.entries.pop(key, None)
+            self._make_room(asked_us)
+            self.entries[key] = Refusal(seen, asked_us, until_us, op.limit, op.cost)
 
-    def forget(self, identity: str, rule: str | None) -> None:
-        """Forget one bucket, or all buckets of an identity."""
+    def forget(self, identity: str, rule: str | None, now_us: int) -> None:
+        """Forget one bucket, or all buckets of an identity, and refusals of before that arrive later."""
+        self._forgot_us = now_us
         for key in [key for key in list(self.entries) if key[0] == identity and rule in (None, key[1])]:
             self.entries.pop(key, None)
 
     def clear(self) -> None:
         """Forget everything: the rules changed."""
         self.entries.clear()
+
+    def begin_after_fork(self) -> None:
+        """In a child process: another thread of the parent may have held the lock at that moment."""
+        self._lock = Lock()
 
     def _make_room(self, now_us: int) -> None:
         """Drop what has run out, a few at a time, and in a full map the one of some old ones that ends first."""

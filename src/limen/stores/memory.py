@@ -12,6 +12,7 @@ from limen.core.concurrency import SlotsSeen
 from limen.core.limit import Limit
 from limen.core.token_bucket import level_of, settle
 from limen.stores.base import Op, Slot, bucket_name, bucket_names
+from limen.stores.fork import begin_anew_after_fork
 from limen.stores.memory_cells import Cells, Key
 from limen.stores.memory_slots import HeldSlots
 
@@ -74,6 +75,7 @@ class MemoryStore:
         self._grants: dict[Key, Grant] = {}
         self._slots = HeldSlots()
         self._lock = Lock()
+        begin_anew_after_fork(self)
 
     def __len__(self) -> int:
         return len(self._cells)
@@ -125,9 +127,10 @@ class MemoryStore:
 
     def begin_anew(self, key: Key, limit: Limit, since_us: int) -> None:
         """Forget a bucket that was last spent from before `since_us` and by then held what a new one begins with."""
-        cell = self._cells.get(key)
-        if cell is not None and cell.at_us < since_us and self._level(key, limit, since_us) >= limit.start_ticks:
-            self._cells.pop(key, None)
+        with self._lock:
+            cell = self._cells.get(key)
+            if cell is not None and cell.at_us < since_us and self._level(key, limit, since_us) >= limit.start_ticks:
+                self._cells.pop(key, None)
 
     def reset(self, identity: str, rule: str | None, colocate: str = "") -> None:
         with self._lock:
@@ -146,6 +149,10 @@ class MemoryStore:
     def release(self, slot: Slot) -> bool:
         with self._lock:
             return self._slots.release(slot, self._now_us())
+
+    def begin_after_fork(self) -> None:
+        """In a child process: another thread of the parent may have held the lock at that moment."""
+        self._lock = Lock()
 
     def clear(self) -> None:
         """Forget everything."""

@@ -43,20 +43,20 @@ class Names:
         Keys of one label differ only behind the tag, so they lie in one slot of a cluster.
         """
         if colocate:
-            by = PREVIOUS if identity.startswith(PREVIOUS) else ""
-            return self._tag(f"{by}\0together {colocate}") + self._text(identity)
+            return _LABELS.tag(colocate) + self._text(identity)
         key = self._known.get(identity)
         if key is None:
             if len(self._known) >= MAX_REMEMBERED:
                 self._known.clear()
-            key = self._known[identity] = self._tag(identity)
+            key = self._known[identity] = self.tag(identity)
         return key
 
     def slots_key(self, slot: Slot) -> bytes:
         """The key of the set of those who hold slots."""
         return self.key(slot.identity, slot.colocate) + b":" + field_of(slot.rule).hex().encode()
 
-    def _tag(self, text: str) -> bytes:
+    def tag(self, text: str) -> bytes:
+        """What a cluster chooses the slot by."""
         return b"limen{" + self._text(text) + b"}"
 
     def _text(self, text: str) -> bytes:
@@ -70,6 +70,10 @@ def _keyed(secret: str | bytes | None) -> blake2b:
     if len(raw) > blake2b.MAX_KEY_SIZE:
         raise SettingsError(f"the secret is {len(raw)} bytes long; at most {blake2b.MAX_KEY_SIZE} are used")
     return blake2b(digest_size=16, key=raw, person=b"limen bucket")
+
+
+_LABELS = Names("labels")
+"""Labels are the operator's own words and no secret: while one secret replaces another, their slots stay."""
 
 
 @lru_cache(maxsize=65_536)

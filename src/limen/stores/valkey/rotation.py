@@ -81,13 +81,11 @@ class AsyncRotatingStore:
         await self._store.reset(identity, rule, colocate)
 
     async def acquire(self, slot: Slot) -> SlotsSeen:
-        new = await self._store.acquire(slot)
-        if not new.allows(slot.limit):
-            return new
-        old = await self._store.acquire(slot_before(slot))
-        if not old.allows(slot.limit):
-            await self._store.release(slot)
-        return fuller(new, old)
+        new, old = await self._store.acquire(slot), await self._store.acquire(slot_before(slot))
+        seen = fuller(new, old)
+        if not seen.allows(slot.limit):
+            await self.release(slot)
+        return seen
 
     async def renew(self, slot: Slot) -> bool:
         renewed = await self._store.renew(slot_before(slot))
@@ -129,13 +127,11 @@ class RotatingStore:
         self._store.reset(identity, rule, colocate)
 
     def acquire(self, slot: Slot) -> SlotsSeen:
-        new = self._store.acquire(slot)
-        if not new.allows(slot.limit):
-            return new
-        old = self._store.acquire(slot_before(slot))
-        if not old.allows(slot.limit):
-            self._store.release(slot)
-        return fuller(new, old)
+        new, old = self._store.acquire(slot), self._store.acquire(slot_before(slot))
+        seen = fuller(new, old)
+        if not seen.allows(slot.limit):
+            self.release(slot)
+        return seen
 
     def renew(self, slot: Slot) -> bool:
         renewed = self._store.renew(slot_before(slot))

@@ -14,11 +14,11 @@ from time import monotonic
 from typing import NamedTuple
 
 from limen.errors import StoreError
+from limen.stores.fork import begin_anew_after_fork
 from limen.stores.valkey.endpoint import Address, Endpoint, Target
 from limen.stores.valkey.replies import Refusal
 from limen.stores.valkey.sync_attempts import Attempts
 from limen.stores.valkey.sync_connect import ask_once
-from limen.stores.valkey.sync_fork import begin_anew_after_fork
 from limen.stores.valkey.sync_keeper import START_S
 from limen.stores.valkey.sync_node import SyncNode
 from limen.stores.valkey.topology import SLOTS_COMMAND, owners_of, parse_slots, slot_of

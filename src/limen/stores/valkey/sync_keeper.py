@@ -17,11 +17,11 @@ from time import monotonic
 
 from limen.core.breaker import Breaker
 from limen.errors import StoreError
+from limen.stores.fork import begin_anew_after_fork
 from limen.stores.valkey.endpoint import Endpoint
 from limen.stores.valkey.sync_attempts import Attempts
 from limen.stores.valkey.sync_channel import Channel
 from limen.stores.valkey.sync_connect import log_in, probe
-from limen.stores.valkey.sync_fork import begin_anew_after_fork
 from limen.stores.valkey.sync_pool import Pool
 
 __all__ = ["DEFAULT_MAX_CONNECTIONS", "START_S", "SyncKeeper"]
