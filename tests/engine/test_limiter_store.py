@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -192,6 +193,18 @@ def test_a_process_that_ends_is_not_held_up(valkey_url: str) -> None:
     )
     assert run.stdout == "True\n"
     assert "Traceback" not in run.stderr
+
+
+def test_the_example_for_wsgi_workers_limits(valkey_url: str) -> None:
+    source = (Path(__file__).parents[2] / "examples" / "wsgi_app.py").read_text()
+    example: dict[str, Any] = {"__name__": "wsgi_app"}
+    source = source.replace("gateways=4", f"gateways=4, deadline_ms={PATIENT_MS}")
+    exec(source.replace("valkey://localhost:6379", valkey_url), example)
+    statuses: list[str] = []
+    for _ in range(12):
+        example["app"]({"REMOTE_ADDR": "192.0.2.7"}, lambda status, headers: statuses.append(status))
+    example["limiter"].close()
+    assert statuses == ["200 OK"] * 10 + ["429 Refused"] * 2
 
 
 async def test_a_wrong_password_is_told_to_the_operator(own_valkey: ValkeyServer, caplog: Any, until: Until) -> None:

@@ -202,3 +202,16 @@ async def test_a_node_of_a_cluster_says_how_to_write_its_url(limiter: AsyncLimit
     assert resp_server.questions == 3
     with pytest.raises(StoreError, match=r"MOVED 3999 .*begin the store URL with valkey\+cluster://"):
         await limiter.reset("acme", "r")
+
+
+async def test_a_server_that_hangs_up_after_each_login_is_not_stormed(resp_server: Any, kinds: Kinds) -> None:
+    """The pauses between six attempts add up: at least five times the shortest."""
+    resp_server.answer = lambda words: None
+    async with AsyncLimiter(resp_server.url, [RULE], deadline_ms=2000, observer=kinds) as limiter:
+        began = asyncio.get_running_loop().time()
+        while resp_server.connections < 6:
+            if limiter.store_state == "up":
+                resp_server.hang_up()
+            await asyncio.sleep(0.001)  # the pace of looking
+        assert asyncio.get_running_loop().time() - began > 5 * 0.02
+        assert (await limiter.check("acme", "r")).degraded

@@ -36,6 +36,10 @@ def blocking() -> None:
         assert_type(limiter.check_many([("acme", "search"), ("acme", "search", 2)]), list[Decision])
         assert_type(limiter.grant("acme", "search", 50, seconds=60), Decision)
         assert_type(decision.atomic, bool)
+        with limiter.slot("acme", "exports") as slot:
+            assert_type(slot.allowed, bool)
+            assert_type(slot.renew(), bool)
+            slot.raise_if_denied()
         limiter.reset("acme")
         limiter.use_rules(RuleSet(rules, revision=2))
         clock.advance(seconds=1.5)
@@ -51,6 +55,10 @@ async def shared() -> None:
         assert_type(await limiter.check_many([("acme", "search"), ("acme", "search", 2)]), list[Decision])
         assert_type(await limiter.peek("acme", "search", cost=2), Decision)
         assert_type(await limiter.grant("acme", "search", 50), Decision)
+        async with limiter.slot("acme", "exports") as slot:
+            assert_type(slot.decision, Decision)
+            assert_type(await slot.renew(), bool)
+            assert_type(slot.lost, bool)
         await limiter.reset("acme", "search")
         assert_type(limiter.store_state, str)
         assert_type(limiter.ruleset.by_id["search"].id, str)
@@ -116,6 +124,8 @@ async def wrong(limiter: AsyncLimiter, blocking: Limiter, decision: Decision) ->
     await limiter.check("acme")  # type: ignore[call-arg]
     await blocking.check("acme", "search")  # type: ignore[misc]
     with limiter:  # type: ignore[attr-defined]
+        pass
+    with limiter.slot("acme", "exports"):  # type: ignore[attr-defined]
         pass
     Rule("search", limit=100)  # type: ignore[arg-type]
     Rule("search", limit="1/minute", on_failure="close")  # type: ignore[arg-type]

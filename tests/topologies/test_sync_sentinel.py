@@ -24,6 +24,16 @@ def trio(family: str, tmp_path: Path) -> Iterator[Trio]:
     trio.stop()
 
 
+async def test_a_planned_failover_is_noticed_while_the_old_primary_still_answers(trio: Trio, until: Until) -> None:
+    """By plan first: the old primary goes on to answer for a while, and what it counts then is lost."""
+    with Limiter(trio.url, RULES, deadline_ms=2000) as limiter:
+        assert limiter.check("acme", "r").remaining == 99
+        before, after = trio.primary, trio.replica
+        with trio.sentinels[0].client(password="watch+er") as client:
+            client.execute_command("SENTINEL FAILOVER", "main")
+        await until(lambda: not limiter.check("acme", "r").degraded and _asked(after.port) and not _asked(before.port))
+
+
 async def test_a_primary_that_crashes_is_followed_by_its_replica(trio: Trio, until: Until) -> None:
     with Limiter(trio.url, RULES, deadline_ms=2000) as limiter:
         assert limiter.check("acme", "r").remaining == 99

@@ -31,7 +31,7 @@ class Departures:
         task = asyncio.create_task(release)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        await asyncio.wait((task,), timeout=None)
+        await asyncio.wait((task,), timeout=LONGEST_RELEASE_S)
         if task.done():
             task.result()
 
@@ -40,7 +40,7 @@ class Departures:
         here = asyncio.get_running_loop()
         tasks = [task for task in self._tasks if task.get_loop() is here]
         if tasks:
-            await asyncio.wait(tasks, timeout=None)
+            await asyncio.wait(tasks, timeout=LONGEST_RELEASE_S)
 
 
 class AsyncSlot(Holding):

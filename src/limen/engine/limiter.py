@@ -56,7 +56,7 @@ class Limiter(Deciding):
         [True, True, False]
 
     One limiter serves all threads. It may be made, and used, before a process forks: each child connects anew.
-    Without `with` or `start`, the first call connects; it waits for that within its deadline only.
+    Without `with` or `start` the first call connects, and waits for that as they do: a second at most.
 
     A denial is a value, never an exception. `UsageError` is raised for an unknown rule and for a cost that is not a
     whole number of tokens. When the store is away, decisions are `degraded`.
@@ -195,7 +195,10 @@ class Limiter(Deciding):
             refusal = self._refused_just_now(client, rule, cost)
             if refusal is not None:
                 return refusal
-        return self._decide(self._planned(client, rule, cost))
+        plan = self._planned(client, rule, cost)
+        if self._observer is None and plan.ops and rule in self._plain:
+            return self._asked(plan, self._now_us())  # nothing but the store can decide it
+        return self._decide(plan)
 
     def _decide(self, plan: Plan) -> Decision:
         asked_us = self._now_us()

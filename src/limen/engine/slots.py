@@ -124,8 +124,8 @@ class Holding:
         self._local.decided(decision, self._asked_us)
 
     def _renewed(self, held: bool, asked_us: int) -> None:
-        """It is held for another lease, or was not held any more. What is lost stays so."""
-        if held and not self.lost:
+        """It is held for another lease, or was not held any more."""
+        if held:
             self._until_us = asked_us + self._slot.limit.lease_us
         else:
             self._lapsed = True

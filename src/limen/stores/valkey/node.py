@@ -9,10 +9,11 @@ from time import monotonic
 import hiredis
 
 from limen.errors import StoreError
-from limen.stores.valkey.keeper import Keeper, within
+from limen.stores.valkey.keeper import Keeper
 from limen.stores.valkey.link import Reply
 from limen.stores.valkey.replies import Refusal, store_error
 from limen.stores.valkey.topology import ASKING
+from limen.stores.valkey.waiting import within
 
 __all__ = ["Node"]
 

@@ -22,8 +22,8 @@ from limen.stores.valkey.wire import WIDTHS, numbers_of
 __all__ = ["PING", "Commands", "parse_bool", "parse_seen", "parse_slots", "the_script"]
 
 PARTS = (
-    "take_one", "head", "token_bucket", "take_two", "take_plain", "kinds", "fixed_window", "sliding_window",
-    "sliding_log", "take", "undo", "grant", "slot", "tail",
+    "take_one", "head", "token_bucket", "take_two", "take_plain", "slot", "kinds", "fixed_window", "sliding_window",
+    "sliding_log", "ops", "take", "undo", "grant",
 )  # fmt: skip
 KEY_HEAD = b"\r\n$29\r\n"
 """What stands before a key that is not colocated."""

@@ -16,7 +16,7 @@ from limen.stores.valkey.sync_each import Answer, take_each
 from limen.stores.valkey.sync_keeper import DEFAULT_MAX_CONNECTIONS
 from limen.stores.valkey.sync_node import SyncNode
 from limen.stores.valkey.sync_operations import SyncOperations
-from limen.stores.valkey.sync_single import SingleNode, find_primary
+from limen.stores.valkey.sync_single import FollowingNode, SingleNode, find_primary
 
 __all__ = ["ValkeyStore"]
 
@@ -62,5 +62,5 @@ class ValkeyStore(SyncOperations):
 def _node(target: Target, deadline_s: float, load: bytes, max_connections: int) -> SyncNode:
     if target.kind == "sentinel":
         where = f"{target.name} behind {target.seeds[0].address}"
-        return SyncNode(where, find_primary(target), deadline_s, load, max_connections)
+        return FollowingNode(where, find_primary(target), deadline_s, load, max_connections)
     return SyncNode(str(target.login), lambda: target.login, deadline_s, load, max_connections)

@@ -48,6 +48,7 @@ class Channel:
         "_send",
         "_socket",
         "owed",
+        "retired",
         "used_at",
     )
 
@@ -62,6 +63,8 @@ class Channel:
         self._patience_s = patience_s
         self.owed = 0
         """How many replies are owed to whoever asked. Only a channel that owes none can be used by somebody else."""
+        self.retired = False
+        """It leads to the wrong server: whoever has it gets its answer, and then it is closed."""
         self.used_at = monotonic()
         """When it was last handed out."""
         connected.settimeout(patience_s)

@@ -42,15 +42,11 @@ class SyncCluster:
 
     Args:
         target: some of its nodes, and how to log in.
-        deadline_s: how long a caller waits for the first map.
         make_node: a node from its address and the function to call when it is in trouble.
     """
 
-    def __init__(
-        self, target: Target, deadline_s: float, make_node: Callable[[Endpoint, Callable[[], None]], SyncNode]
-    ) -> None:
+    def __init__(self, target: Target, make_node: Callable[[Endpoint, Callable[[], None]], SyncNode]) -> None:
         self._target = target
-        self._deadline_s = deadline_s
         self._make_node = make_node
         self._map = Map([], {})
         self._closed = False
@@ -60,6 +56,7 @@ class SyncCluster:
     def _begin(self) -> None:
         self._looked = Event()
         """Set at the end of each look."""
+        self._first_until = 0.0
         self._attempts = Attempts(
             "limen looks at the cluster", self._look, self._not_seen, self._looked.set, LOOK_PAUSE_S
         )
@@ -94,7 +91,7 @@ class SyncCluster:
     def node_of(self, key: bytes) -> SyncNode:
         if not self._map.owners and not self._closed:
             self.look_again()
-            self._looked.wait(self._deadline_s)
+            self._looked.wait(max(0.0, self._first_look() - monotonic()))
         owners, nodes = self._map
         owner = owners[slot_of(key)] if owners else None
         if owner is None or owner not in nodes:
@@ -112,6 +109,11 @@ class SyncCluster:
             self._map.owners[refusal.slot] = address
             self.look_again()
         return node
+
+    def _first_look(self) -> float:
+        """Until when requests wait for the first map."""
+        self._first_until = self._first_until or monotonic() + START_S
+        return self._first_until
 
     def look_again(self) -> None:
         if not self._closed:

@@ -36,7 +36,7 @@ class ValkeyClusterStore(SyncOperations):
         def make_node(at: Endpoint, troubled: Callable[[], None]) -> SyncNode:
             return SyncNode(str(at), lambda: at, deadline_s, commands.load, max_connections, False, troubled)
 
-        super().__init__(SyncCluster(target, deadline_s, make_node), commands, deadline_ms)
+        super().__init__(SyncCluster(target, make_node), commands, deadline_ms)
 
     def atomic(self, ops: Sequence[Op]) -> bool:
         return len(self._parts(ops)) == 1

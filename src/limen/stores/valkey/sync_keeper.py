@@ -3,7 +3,8 @@
 Nothing runs in the background while all is well. Whatever can take longer than a request may wait (a name to look up,
 TLS, a login, a probe of a server that hung) is done by a thread that lives for this one attempt; meanwhile requests
 wait for a connection within their deadline, or are decided without the store when the breaker is open. (A TLS login
-takes 20 ms of this process alone, so no caller with a deadline of 5 ms could ever finish one.)
+takes 20 ms of this process alone, so no caller with a deadline of 5 ms could ever finish one.) Only the first ones of
+a process wait longer, up to a second: until it is known whether there is a server.
 
 After a fork the child begins anew: the sockets are the parent's.
 """
@@ -59,6 +60,8 @@ class SyncKeeper:
         troubled: Callable[[], None] = lambda: None,
     ) -> None:
         self.where = where
+        self.endpoint: Endpoint | None = None
+        """Where it was found last."""
         self.connections = 0
         """How many connections were made."""
         self._locate = locate
@@ -76,7 +79,11 @@ class SyncKeeper:
         self.breaker = Breaker(MISSES_TO_OPEN)
         self.breaker.answered()
         self.pool = Pool(self._max_connections)
-        self._attempts = Attempts(f"limen connects to {self.where}", self._connect, self._failed, self.pool.wake)
+        self._attempts = Attempts(f"limen connects to {self.where}", self._connect, self._failed, self._attempted)
+        self._is_known = False
+        """Whether an attempt has shown if the server is there."""
+        self._first_until = 0.0
+        """How long the first requests wait for that."""
         self._loading = Lock()
         self._misses = self._unusable = 0
         self._unusable_since = 0.0
@@ -90,6 +97,7 @@ class SyncKeeper:
     @property
     def state(self) -> str:
         """`up` or `down`. Asking for it sees to it that it does not stay down for want of calls."""
+        self.pool.sweep()
         if not self.breaker.is_open and len(self.pool):
             return "up"
         if not self._closed:
@@ -103,7 +111,8 @@ class SyncKeeper:
             until: when to return, if that is another time.
         """
         self._closed = False
-        channel = self.pool.wait(until or monotonic() + START_S, self._in_vain)
+        self._first_until = until = until or monotonic() + START_S
+        channel = self.pool.wait(until, self._in_vain)
         if channel is None:
             log.warning("%s does not answer yet; deciding without it until it does", self.where)
         else:
@@ -120,6 +129,13 @@ class SyncKeeper:
         self.pool.give_back(channel)
         if self._closed:
             self.pool.close_idle()
+
+    def _until_known(self, now: float) -> float:
+        """Until when a request waits for the first connection, if nothing is known yet; else 0."""
+        if self._is_known:
+            return 0.0
+        self._first_until = self._first_until or now + START_S
+        return self._first_until
 
     def _open_after(self, misses: int, why: str) -> None:
         """Open the breaker if that is enough of them."""
@@ -145,6 +161,10 @@ class SyncKeeper:
         while pool.waiting and not pool.is_full and not self._closed:
             self._make_available(pool)
 
+    def _attempted(self) -> None:
+        self._is_known = True
+        self.pool.wake()
+
     def _make_available(self, pool: Pool) -> None:
         channel = (pool.borrow(monotonic()) if self.breaker.is_open else None) or self._opened(pool)
         try:
@@ -165,7 +185,8 @@ class SyncKeeper:
 
     def _opened(self, pool: Pool) -> Channel:
         timeout_s = LOGIN_S[min(self._attempts.failures, len(LOGIN_S) - 1)]
-        channel = log_in(self._locate(), self._deadline_s, timeout_s, self._on_connect, self._must_be_primary)
+        self.endpoint = self._locate()
+        channel = log_in(self.endpoint, self._deadline_s, timeout_s, self._on_connect, self._must_be_primary)
         pool.add(channel)
         self.connections += 1
         return channel

@@ -73,7 +73,9 @@ class SyncNode(SyncKeeper):
         channel = None if self.breaker.is_open or self._closed else self.pool.borrow(now)
         if channel is None:
             until = until or now + self._deadline_s
-            channel = self._wait_for_one((now + until) / 2)  # the other half is for the answer
+            half = (now + until) / 2  # the other half is for the answer
+            channel = self._wait_for_one(max(half, self._until_known(now)))
+            until = max(until, monotonic() + half - now)
         return channel, max(until - monotonic(), SHORTEST_S) if until else self._deadline_s
 
     def note(self, error: StoreError) -> None:
@@ -97,7 +99,7 @@ class SyncNode(SyncKeeper):
         """The server is not what it was: connect anew, wherever it is now."""
         self._last_error = why
         self.breaker.lost()
-        self.pool.close_idle()
+        self.pool.retire()
         self._attempts.run()
 
     def load_once(self, command: bytes, loads: int, until: float) -> None:

@@ -87,7 +87,7 @@ class Pool:
 
     def give_back(self, channel: Channel) -> None:
         """The caller is done with it. A channel that still owes a reply is closed."""
-        if channel.owed:
+        if channel.owed or channel.retired:
             self.drop(channel)
         else:
             self._idle.append(channel)
@@ -103,11 +103,25 @@ class Pool:
         """The server hung up on somebody: look at the others before they are used."""
         self._suspect_before = monotonic()
 
+    def sweep(self) -> None:
+        """Drop the idle ones that were hung up on."""
+        now, good = monotonic(), []
+        while (channel := self.borrow(now)) is not None:
+            good.append(channel)
+        for channel in good:
+            self.give_back(channel)
+
     def wake(self) -> None:
         """Let those who wait see whether it is in vain."""
         with self._queueing:
             while self._queue:
                 self._queue.popleft().called.release()
+
+    def retire(self) -> None:
+        """No channel that is open now is used again."""
+        for channel in list(self._open):
+            channel.retired = True
+        self.close_idle()
 
     def close_idle(self) -> None:
         """Close what nobody is using."""

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Sequence
+from time import monotonic
 
 from limen.errors import StoreError
 from limen.stores.valkey.endpoint import Endpoint, Target
 from limen.stores.valkey.replies import Refusal
+from limen.stores.valkey.sync_attempts import Attempts
+from limen.stores.valkey.sync_channel import Channel
 from limen.stores.valkey.sync_connect import ask_once
 from limen.stores.valkey.sync_node import SyncNode
 
-__all__ = ["SingleNode", "find_primary"]
+__all__ = ["FollowingNode", "SingleNode", "find_primary"]
+
+log = logging.getLogger("limen.store")
+
+LOOK_AGAIN_S = 2.0
 
 
 class SingleNode:
@@ -38,6 +46,34 @@ class SingleNode:
 
     def look_again(self) -> None:
         """There is nothing to look at."""
+
+
+class FollowingNode(SyncNode):
+    """A primary that others may replace while it still answers: with calls under way, sentinels are asked now and then.
+
+    After a planned failover the old primary takes writes for some ten seconds more, and what is counted there is lost.
+    """
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._look_at = 0.0
+        self._looking = Attempts(f"limen asks who is {self.where}", self._look, _not_told, lambda: None, LOOK_AGAIN_S)
+
+    def borrow(self, until: float = 0.0) -> tuple[Channel, float]:
+        now = monotonic()
+        if now > self._look_at and len(self.pool):
+            self._look_at = now + LOOK_AGAIN_S
+            self._looking.run()
+        return super().borrow(until)
+
+    def _look(self) -> None:
+        found, had = self._locate(), self.endpoint
+        if had is not None and found.address != had.address:
+            self.leave(f"{had} is not the primary any more: {found.address} is")
+
+
+def _not_told(error: StoreError, failures: int) -> None:
+    log.log(logging.DEBUG if failures else logging.WARNING, "%s", error)
 
 
 def find_primary(target: Target) -> Callable[[], Endpoint]:

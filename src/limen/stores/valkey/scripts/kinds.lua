@@ -7,8 +7,14 @@
 -- look(op)         sets op.left, what is there, and op.back, whether the state lies in the future;
 --                  returns what is seen besides `left`
 -- spend(op, cost)  returns the new value, for how many microseconds it says anything, and the stamp by which
--- undo(op, cost, stamp)  finds what was taken; it returns the new value, or nothing when it is gone already
+-- undo(op, cost, stamp)  finds what was taken; it returns the new value, '' when the bucket says nothing any more (also
+--                        no window has begun then), or nil when what was taken is gone already
 
+-- Only those that are asked for are made: in Lua a function is made anew whenever the script runs.
+
+local wanted = {}
+for i = 1, #args do wanted[args[i]] = true end
+local any = args[1] == 'undo' -- what was taken says which
 local kinds = {}
 
 local function level_of(whole, anchor, part, token_ticks, ticks_per_us, full)
@@ -35,6 +41,7 @@ kinds.b = { -- a token_ticks  b ticks_per_us  c full_ticks
     return dump_level(left, op.a, op.b), fills_us(op.c - left, op.b), 0
   end,
   undo = function(op, cost)
-    return dump_level(math.min(op.left + cost, op.c), op.a, op.b)
+    if op.left + cost >= op.c then return '' end
+    return dump_level(op.left + cost, op.a, op.b)
   end,
 }

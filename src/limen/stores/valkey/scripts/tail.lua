@@ -1,2 +1,0 @@
-local jobs = {take = take, undo = undo, grant = grant, acquire = acquire, renew = renew, release = release}
-return jobs[args[1]]()

@@ -1,0 +1,33 @@
+"""How long to wait, so that many processes do not do the same at the same moment.
+
+Attempts that follow a failure are spread with full jitter (Marc Brooker, "Exponential Backoff and Jitter", 2015).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+__all__ = ["about", "pause_s", "within"]
+
+SHORTEST_S, FIRST_S, LONGEST_S = 0.02, 0.2, 1.0
+
+
+def pause_s(failures: int) -> float:
+    """How long to wait after so many attempts that failed, one or more."""
+    return random.uniform(SHORTEST_S, min(FIRST_S * 2.0 ** min(failures - 1, 8), LONGEST_S))
+
+
+def about(seconds: float) -> float:
+    """Half as long, up to half as long again."""
+    return random.uniform(0.5, 1.5) * seconds
+
+
+async def within(patience_s: float, event: asyncio.Event) -> bool:
+    """Whether the event happens before the patience ends."""
+    try:
+        async with asyncio.timeout(patience_s):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
