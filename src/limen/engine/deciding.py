@@ -154,7 +154,7 @@ class Deciding:
                     self._denied.remember(op, seen, asked_us)
         elif self._denied.entries:
             for op in ops:
-                self._denied.entries.pop((op.identity, op.rule), None)
+                self._denied.drop((op.identity, op.rule))
 
     def _without_store(self, plan: Plan, error: StoreError, now_us: int, *, spend: bool = True) -> Decision:
         """The decision, when the store did not give one: by the local share, or 503 for rules that must hold."""

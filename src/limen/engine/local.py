@@ -38,7 +38,7 @@ class DenyCache:
     have spent since, nobody can have added), so a refused cost of 10 never stops a cost of 1. An entry is good for
     the very limit that refused; a changed rule brings a new one.
 
-    Threads may share it: whatever is not a single step of a dictionary is done under a lock.
+    Threads may share it: entries are changed under a lock, and read without it, one at a time.
 
     Args:
         max_entries: the most that are remembered; beyond it those with little time left go first.
@@ -64,7 +64,7 @@ class DenyCache:
         if entry is None:
             return None
         if now_us >= entry.until_us or entry.limit is not limit:
-            self.entries.pop(key, None)
+            self.drop(key)
             return None
         return limit.later(entry.seen, now_us - entry.at_us, cost, entry.cost)
 
@@ -82,13 +82,20 @@ class DenyCache:
 
     def forget(self, identity: str, rule: str | None, now_us: int) -> None:
         """Forget one bucket, or all buckets of an identity, and refusals of before that arrive later."""
-        self._forgot_us = now_us
-        for key in [key for key in list(self.entries) if key[0] == identity and rule in (None, key[1])]:
+        with self._lock:
+            self._forgot_us = now_us
+            for key in [key for key in self.entries if key[0] == identity and rule in (None, key[1])]:
+                del self.entries[key]
+
+    def drop(self, key: Key) -> None:
+        """What was known of a bucket is known no more."""
+        with self._lock:
             self.entries.pop(key, None)
 
     def clear(self) -> None:
         """Forget everything: the rules changed."""
-        self.entries.clear()
+        with self._lock:
+            self.entries.clear()
 
     def begin_after_fork(self) -> None:
         """In a child process: another thread of the parent may have held the lock at that moment."""

@@ -1,7 +1,7 @@
 """One connection that everybody shares: many questions in flight, answered in order.
 
 A pool gives each command a connection for itself, and a timed-out command costs its connection. Here the bytes of all
-callers go down one pipe; what is asked in one turn of the event loop leaves in one write. The rules:
+callers go down one pipe; what is asked in one turn of the event loop leaves in a few writes. The rules:
 
 - A question, once written, keeps its place in the queue until its reply arrives. A caller that gave up (deadline or
   cancellation) leaves its place behind, and the late reply is thrown away there. So no reply reaches the wrong caller.
@@ -26,6 +26,8 @@ from limen.errors import StoreError
 __all__ = ["Link", "Reply"]
 
 MAX_IN_FLIGHT = 8_192
+FULL_OUTBOX = 16
+"""As many questions leave at once, so that the server works on them while this process still asks the others."""
 LOOK_S = 0.001
 """The last part of the deadline: replies that are there get a chance to be read before callers are given up."""
 
@@ -101,6 +103,8 @@ class Link(asyncio.Protocol):
         if outbox:
             self._writes[-1].open += 1
             outbox.append(command)
+            if len(outbox) >= FULL_OUTBOX:
+                self._flush()
         else:
             write = Write(patience_s or self._deadline_s)
             write.open = 1

@@ -12,10 +12,11 @@ from limen.core.limit import Limit
 from limen.stores.base import Op
 from limen.stores.valkey.endpoint import Target
 from limen.stores.valkey.script import Commands, parse_seen
-from limen.stores.valkey.sync_each import Answer, take_each
+from limen.stores.valkey.sync_each import take_each
 from limen.stores.valkey.sync_keeper import DEFAULT_MAX_CONNECTIONS
 from limen.stores.valkey.sync_node import SyncNode
 from limen.stores.valkey.sync_operations import SyncOperations
+from limen.stores.valkey.sync_pile import Answer
 from limen.stores.valkey.sync_single import FollowingNode, SingleNode, find_primary
 
 __all__ = ["ValkeyStore"]

@@ -13,11 +13,12 @@ from limen.stores.valkey.script import Commands, grouped, parse_seen
 from limen.stores.valkey.split import Part, split
 from limen.stores.valkey.sync_asking import KeysApart
 from limen.stores.valkey.sync_cluster import SyncCluster
-from limen.stores.valkey.sync_each import Answer, take_each
+from limen.stores.valkey.sync_each import take_each
 from limen.stores.valkey.sync_keeper import DEFAULT_MAX_CONNECTIONS
 from limen.stores.valkey.sync_node import SyncNode
 from limen.stores.valkey.sync_operations import SyncOperations
 from limen.stores.valkey.sync_parts import take_by_key, take_in_parts
+from limen.stores.valkey.sync_pile import Answer
 from limen.stores.valkey.topology import slot_of
 
 __all__ = ["ValkeyClusterStore"]

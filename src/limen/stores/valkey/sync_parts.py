@@ -11,15 +11,13 @@ from collections.abc import Sequence
 from secrets import token_bytes
 from time import monotonic
 
-import hiredis
-
 from limen.core.algorithm import Seen
 from limen.errors import StoreError
 from limen.stores.valkey.script import Commands, parse_seen
 from limen.stores.valkey.split import Outcome, Part, by_key, give_back, looking, merged, passed, spends
 from limen.stores.valkey.sync_asking import Asking, KeysApart
-from limen.stores.valkey.sync_channel import Channel, Reply
-from limen.stores.valkey.sync_node import SHORTEST_S, SyncNode
+from limen.stores.valkey.sync_node import SyncNode
+from limen.stores.valkey.sync_pile import Pile, Question, asked
 
 __all__ = ["take_by_key", "take_in_parts"]
 
@@ -34,17 +32,54 @@ def take_in_parts(asking: Asking, commands: Commands, parts: Sequence[Part]) -> 
     """
     undo = token_bytes(16) if any(map(spends, parts)) else b""
     until = monotonic() + asking.deadline_s
-    talks = [Talk(asking, commands, part, undo, until) for part in parts]
-    try:
-        for talk in talks:
-            talk.send()
-        outcomes = _moving_last(asking, commands, parts, [talk.outcome() for talk in talks], until)
-        for at in give_back(parts, outcomes):
-            talks[at].give_back()
-    finally:
-        for talk in talks:
-            talk.end()
+    outcomes: list[Outcome] = [StoreError("not asked", "down")] * len(parts)
+    piles = _piles(asking, commands, parts, undo, until, outcomes)
+    with asked(list(dict.fromkeys(piles.values())), outcomes):
+        outcomes = _moving_last(asking, commands, parts, outcomes, until)
+        taken = give_back(parts, outcomes) if undo else []
+        behind = [at for at in taken if at in piles and piles[at].owes]
+        for at in behind:
+            _tell(piles[at], commands.undo(parts[at].ops, undo))
+    for at in taken:
+        if at not in behind and not isinstance(outcomes[at], StoreError):
+            _undo(asking, commands, parts[at], undo)
     return merged(parts, [_seen(outcome) for outcome in outcomes], sum(len(part.ops) for part in parts))
+
+
+def _piles(
+    asking: Asking, commands: Commands, parts: Sequence[Part], undo: bytes, until: float, outcomes: list[Outcome]
+) -> dict[int, Pile]:
+    """For each part the pile of its node; what has no node is not there, and its outcome says why."""
+    by_node: dict[SyncNode, Pile] = {}
+    piles: dict[int, Pile] = {}
+    for at, part in enumerate(parts):
+        try:
+            node = asking.nodes.node_of(_key(commands, part))
+        except StoreError as error:
+            outcomes[at] = error
+        else:
+            piles[at] = by_node.setdefault(node, Pile(asking, node, until))
+            piles[at].add(Question(at, part.ops, commands.take(part.ops, undo), many_keys=True))
+    return piles
+
+
+def _tell(pile: Pile, undo: bytes) -> None:
+    """Give back behind a take whose answer nobody will read."""
+    try:
+        pile.tell(undo)
+    except StoreError as error:
+        log.warning("what was taken may not be given back: %s", error)
+
+
+def _undo(asking: Asking, commands: Commands, part: Part, undo: bytes) -> None:
+    try:
+        asking.ask(_key(commands, part), commands.undo(part.ops, undo))
+    except StoreError as error:
+        log.warning("what was taken may not be given back: %s", error)
+
+
+def _key(commands: Commands, part: Part) -> bytes:
+    return commands.names.key(part.ops[0].identity, part.ops[0].colocate)
 
 
 def take_by_key(asking: Asking, commands: Commands, part: Part, until: float) -> list[Seen]:
@@ -57,8 +92,7 @@ def take_by_key(asking: Asking, commands: Commands, part: Part, until: float) ->
     for piece in pieces:
         if not all(passed(each.ops, seen) for each, seen in zip(pieces, seens, strict=False)):
             piece = looking(piece)
-        key = commands.names.key(piece.ops[0].identity, piece.ops[0].colocate)
-        seens.append(parse_seen(asking.ask(key, commands.take(piece.ops), until), piece.ops))
+        seens.append(parse_seen(asking.ask(_key(commands, piece), commands.take(piece.ops), until), piece.ops))
     order = [place for piece in pieces for place in piece.at]
     found = dict(zip(order, [each for seen in seens for each in seen], strict=True))
     return [found[place] for place in part.at]
@@ -77,81 +111,6 @@ def _moving_last(
             except StoreError as error:
                 outcomes[at] = error
     return outcomes
-
-
-class Talk:
-    """What one part is asked and answers."""
-
-    def __init__(self, asking: Asking, commands: Commands, part: Part, undo: bytes, until: float) -> None:
-        self._asking = asking
-        self._commands = commands
-        self._part = part
-        self._undo = undo
-        self._until = until
-        self._take = commands.take(part.ops, undo)
-        self._key = commands.names.key(part.ops[0].identity, part.ops[0].colocate)
-        self._node: SyncNode | None = None
-        self._channel: Channel | None = None
-        self._loads = 0
-        self._failure: StoreError | None = None
-
-    def send(self) -> None:
-        """Ask. A failure is told by `outcome`."""
-        try:
-            self._node = node = self._asking.nodes.node_of(self._key)
-            self._loads = node.loads
-            self._channel, patience_s = node.borrow(self._until)
-            self._channel.send(self._take, patience_s)
-        except StoreError as error:
-            self._failed(error)
-
-    def outcome(self) -> Outcome:
-        """What came of it."""
-        try:
-            reply = self._reply()
-            if isinstance(reply, hiredis.ReplyError):
-                reply = self._settled(reply)
-            return parse_seen(reply, self._part.ops)
-        except StoreError as error:
-            self._failure = error
-            return error
-
-    def give_back(self) -> None:
-        """Give back what was taken, or may have been."""
-        if not self._undo:
-            return
-        undo = self._commands.undo(self._part.ops, self._undo)
-        try:
-            if self._channel is not None and self._channel.owed:
-                self._channel.send(undo, SHORTEST_S)  # behind the take, whose answer nobody will read
-            elif self._node is not None and self._failure is None:
-                self._asking.ask(self._key, undo)
-        except StoreError as error:
-            log.warning("what was taken may not be given back: %s", error)
-
-    def end(self) -> None:
-        """Let the connection go."""
-        if self._node is not None and self._channel is not None:
-            self._node.give_back(self._channel)
-
-    def _reply(self) -> Reply:
-        if self._failure is not None:
-            raise self._failure
-        assert self._channel is not None
-        try:
-            return self._channel.receive(max(self._until - monotonic(), SHORTEST_S))
-        except StoreError as error:
-            self._failed(error)
-            raise
-
-    def _settled(self, reply: Reply) -> Reply:
-        assert self._node is not None
-        return self._asking.settled(self._node, self._take, reply, self._loads, self._until, many_keys=True)
-
-    def _failed(self, error: StoreError) -> None:
-        self._failure = error
-        if self._node is not None and self._channel is not None:
-            self._node.note(error)
 
 
 def _seen(outcome: Outcome) -> Sequence[Seen]:
