@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import os
 import random
 import re
 import shutil
+import signal
 import socket
 import tempfile
+import threading
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
@@ -125,6 +128,14 @@ async def postgres_url(postgres_server: Callable[[str], str]) -> str:
     await connection.execute(f"CREATE DATABASE {name}")
     await connection.close()
     return postgres_server(name)
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[Callable[[float], None]]:
+    """`ctrl_c(seconds)`: what the key does to this process, a moment later, also where a shell had it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield lambda seconds: threading.Timer(seconds, os.kill, [os.getpid(), signal.SIGINT]).start()
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

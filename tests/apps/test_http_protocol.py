@@ -11,7 +11,8 @@ import pytest
 
 from limen.apps import http_protocol
 from limen.apps import serving as serving_module
-from limen.apps.serving import bound, serving
+from limen.apps.listening import bound
+from limen.apps.serving import serving
 from limen.apps.settings import Listen
 from limen.errors import SettingsError
 

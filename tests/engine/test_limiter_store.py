@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
-import os
 import signal
 import subprocess
 import sys
@@ -217,11 +216,13 @@ async def test_a_wrong_password_is_told_to_the_operator(own_valkey: ValkeyServer
     assert "wrong@" not in caplog.text
 
 
-def test_ctrl_c_in_the_middle_of_a_check_reaches_the_caller(own_valkey: ValkeyServer) -> None:
+def test_ctrl_c_in_the_middle_of_a_check_reaches_the_caller(
+    own_valkey: ValkeyServer, ctrl_c: Callable[[float], None]
+) -> None:
     with Limiter(url_of(own_valkey), [Rule("r", limit="1000/day")], deadline_ms=PATIENT_MS) as limiter:
         limiter.check("acme", "r")
         own_valkey._process.send_signal(signal.SIGSTOP)
-        threading.Timer(0.05, os.kill, [os.getpid(), signal.SIGINT]).start()
+        ctrl_c(0.05)
         with pytest.raises(KeyboardInterrupt):
             limiter.check("other", "r", 500)
         own_valkey._process.send_signal(signal.SIGCONT)

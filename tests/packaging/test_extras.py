@@ -113,7 +113,8 @@ COMMANDS = {
     "service": ["service", "--store", "memory://", "--rules-db", "sqlite:///r.db"],
     "rules": ["rules", "list"],
     "check": ["check", "acme", "demo", "--store", "memory://"],
-    "reset": ["reset", "acme", "--store", "memory://"],
+    "reset": ["reset", "acme", "--store", "valkey://127.0.0.1:1"],
+    "grant": ["grant", "acme", "demo", "5", "--store", "valkey://127.0.0.1:1"],
 }
 
 
@@ -125,6 +126,12 @@ def test_a_command_with_the_bare_command_line_says_what_to_install(command: str,
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
     assert "pip install 'limen[service]'" in done.stderr
+
+
+def test_the_doctor_needs_nothing_but_the_command_line(run: Run) -> None:
+    done = run(COMMAND, "doctor", "--port", "0", "--admin-port", "0", without=("uvicorn", "sqlalchemy", "aiohttp"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "ok    python" in done.stdout
 
 
 def test_without_the_embedded_store_buckets_are_in_memory(run: Run) -> None:

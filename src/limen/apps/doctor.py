@@ -88,7 +88,7 @@ async def _is_made(url: str) -> bool:
 
 def _port(listen: Listen) -> Finding:
     """Whether a server could listen there. It is no fault that Limen's own already does."""
-    from limen.apps.serving import bound
+    from limen.apps.listening import bound
 
     try:
         bound(listen).close()

@@ -7,7 +7,8 @@ import contextlib
 from limen.adapters.proxy import ReverseProxy
 from limen.apps.backend import Backend
 from limen.apps.doors import gateway_door, ops_door, service_door
-from limen.apps.serving import bound, serving, stop_signal
+from limen.apps.listening import bound
+from limen.apps.serving import serving, stop_signal
 from limen.apps.settings import Listen, Shared, require_token
 
 __all__ = ["run_gateway", "run_service"]

@@ -14,7 +14,8 @@ from limen.apps.backend import Backend
 from limen.apps.demo import banner, demo_upstream, seed_demo
 from limen.apps.doors import gateway_door, service_door
 from limen.apps.embedded import embedded_store
-from limen.apps.serving import bound, serving, stop_signal
+from limen.apps.listening import bound
+from limen.apps.serving import serving, stop_signal
 from limen.apps.settings import Listen, Shared, require_token
 from limen.rules.model import Rule
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import socket
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -159,11 +159,13 @@ def test_who_is_hung_up_on_connects_anew(valkey_url: str) -> None:
         assert take(opened, cost=0) == left - 1
 
 
-def test_ctrl_c_in_the_middle_of_a_question_costs_the_connection_only(own_valkey: ValkeyServer) -> None:
+def test_ctrl_c_in_the_middle_of_a_question_costs_the_connection_only(
+    own_valkey: ValkeyServer, ctrl_c: Callable[[float], None]
+) -> None:
     with started(f"valkey://127.0.0.1:{own_valkey.port}") as opened:
         take(opened, "acme", 10)
         own_valkey._process.send_signal(signal.SIGSTOP)
-        threading.Timer(0.05, os.kill, [os.getpid(), signal.SIGINT]).start()
+        ctrl_c(0.05)
         with pytest.raises(KeyboardInterrupt):
             take(opened, "other", 500)
         own_valkey._process.send_signal(signal.SIGCONT)
