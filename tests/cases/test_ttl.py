@@ -134,7 +134,7 @@ async def test_TT_05_slots_and_what_can_be_given_back_expire(lab: Any) -> None:
     steps = [store.acquire, store.acquire, store.renew, store.release, store.release, store.renew]
     for step in steps:
         await step(slot)
-        assert all(0 < lab.redis.pttl(key) <= 10_000 for key in lab.stored())
+        assert all(0 < lab.redis.pttl(key) <= 11_000 for key in lab.stored())
     assert lab.stored() == []
     await store._ask(b"", store._commands.take([Op("client=acme", "r0", Limit(2, Fraction(1)), 1)], bytes(16)))
     assert sorted(lab.redis.pttl(key) > 0 for key in lab.stored()) == [True, True]
@@ -147,7 +147,7 @@ async def test_TT_07_a_window_lives_until_it_says_nothing(lab: Any, algorithm: s
     await door.take(10)
     lasts_ms = (await door.peek()).reset_after_ms
     assert lasts_ms >= 10_000
-    assert lasts_ms <= lab.redis.pttl(lab.stored()[0]) <= lasts_ms + 10_000
+    assert lasts_ms <= lab.redis.pttl(lab.stored()[0]) <= lasts_ms + 31_000
     lab.at(1.1)
     refused = await door.take()
     assert (refused.allowed, refused.retry_after_ms >= 8_900) == (False, True)

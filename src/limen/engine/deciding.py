@@ -103,14 +103,19 @@ class Deciding:
         return None if seen is None else conclude_any(rule, limit, op.cost, seen, "deny_cache")
 
     def _refused_just_now(self, client: str, rule: str, cost: int) -> Decision | None:
-        """The refusal of a client that is over its limit, at the price of a dictionary: it may be asking very often."""
-        plain = self._plain.get(rule)
-        if plain is None or type(cost) is not int:
+        """The refusal of a client that is over its limit, at the price of a dictionary: it may be asking very often.
+
+        What `DenyCache.seen` would say of a token bucket, without a detour; None when it is not as plain as that.
+        """
+        plain, entry = self._plain.get(rule), self._denied.entries.get(("client=" + client, rule))
+        if plain is None or entry is None or type(cost) is not int:
             return None
         found, limit = plain
         asked_us = self._now_us()
-        level = self._denied.seen(("client=" + client, rule), limit, cost, asked_us)
-        if level is None:
+        if asked_us >= entry.until_us or entry.limit is not limit:
+            return None
+        level = entry.seen + (asked_us - entry.at_us) * limit.ticks_per_us
+        if level >= cost * limit.token_ticks or level > limit.full_ticks:
             return None
         decision = conclude_one(found, limit, cost, level, "deny_cache")
         if self._observer is not None:

@@ -21,12 +21,11 @@ local function dump(count, moment, part)
   return format('%d:%d:%d', count, moment, part)
 end
 
--- Let the key live for so long; a little longer, so that most requests need not renew it. A key without an end,
+-- Let the key live for so long; up to twice as long, so that most requests need not renew it. A key without an end,
 -- whoever took it away, gets one.
 local function keep(key, lifetime_us)
-  local lifetime = lifetime_us and ceil(lifetime_us / 1000) or FOREVER_MS
-  if lifetime < 1 then lifetime = 1 end
+  local lifetime = lifetime_us and lifetime_us / 1000 or FOREVER_MS
   if call('PTTL', key) < lifetime then
-    call('PEXPIRE', key, format('%.0f', lifetime + math.min(floor(lifetime / 8), 30000) + 1000))
+    call('PEXPIRE', key, format('%.0f', lifetime + math.min(lifetime, 30000) + 1000))
   end
 end

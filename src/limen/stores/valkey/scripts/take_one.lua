@@ -46,10 +46,14 @@ if plain and #args == 2 then
       end
     end
     if whole then
-      local lifetime = math.ceil((full - left) / ticks_per_us / 1000)
-      if lifetime < 1 then lifetime = 1 end
-      if call('PTTL', key) < lifetime then
-        call('PEXPIRE', key, string.format('%.0f', lifetime + math.min(math.floor(lifetime / 8), 30000) + 1000))
+      local lifetime = (full - left) / ticks_per_us / 1000
+      if not value or call('PTTL', key) < lifetime then
+        local expiry = string.format('%.0f', lifetime + math.min(lifetime, 30000) + 1000)
+        if value then
+          call('PEXPIRE', key, expiry)
+        elseif call('PEXPIRE', key, expiry, 'NX') == 0 and call('PTTL', key) < lifetime then
+          call('PEXPIRE', key, expiry) -- the key was there, with another rule
+        end
       end
     end
     return level
