@@ -33,7 +33,8 @@ from limen.engine.limiter import Limiter
 from limen.rules.model import Rule
 from limen.rules.request import Request
 from limen.stores.base import AsyncStore
-from limen.stores.memory import AsyncMemoryStore, MemoryStore
+from limen.stores.memory import MemoryStore
+from limen.stores.memory_aio import AsyncMemoryStore
 from limen.stores.valkey.aio import AsyncValkeyStore
 from limen.stores.valkey.names import Names
 from limen.stores.valkey.script import Commands, the_script

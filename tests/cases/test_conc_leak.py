@@ -17,7 +17,8 @@ from limen import AsyncLimiter, Limiter, Rule
 from limen.core.concurrency import SlotLimit
 from limen.engine.async_slot import AsyncSlot
 from limen.stores.base import Slot
-from limen.stores.memory import AsyncMemoryStore, MemoryStore
+from limen.stores.memory import MemoryStore
+from limen.stores.memory_aio import AsyncMemoryStore
 from limen.testing import ManualClock
 from tests.slots import enter, leave, renew, slot_of, tried
 

@@ -14,7 +14,8 @@ from limen.adapters.asgi import RateLimitMiddleware
 from limen.adapters.identity import ApiKeyIdentity, Identity
 from limen.errors import MissingExtra, Problem, SettingsError, StoreError, Unavailable, UsageError
 from limen.stores.base import AsyncStore, Store
-from limen.stores.memory import AsyncMemoryStore, MemoryStore
+from limen.stores.memory import MemoryStore
+from limen.stores.memory_aio import AsyncMemoryStore
 from limen.testing import STORE_PROMISES, ManualClock, store_conformance
 
 Scope = MutableMapping[str, Any]

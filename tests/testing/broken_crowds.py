@@ -10,7 +10,8 @@ from limen.core.algorithm import Seen
 from limen.core.concurrency import SlotsSeen
 from limen.errors import StoreError
 from limen.stores.base import Op, Slot
-from limen.stores.memory import AsyncMemoryStore, MemoryStore
+from limen.stores.memory import MemoryStore
+from limen.stores.memory_aio import AsyncMemoryStore
 from tests.testing.mistakes import breaks
 
 

@@ -24,11 +24,8 @@ PATIENT_MS = 20_000
 
 
 LOOSER_UNDER_TWO_SECRETS = {
-    "a clock that steps back holds no slot for longer than a lease":
-        "a slot under the previous secret is pulled in by the first who gets one under the new one",
     "callers at the same moment hold exactly the slots that there are":
         "a slot is asked for under one secret after the other: who comes between may be refused the last one",
-    "operations with one label are decided in one step": "in a cluster, a label has a slot for each secret",
 }  # fmt: skip
 """What is not promised while one secret replaces another, and why."""
 

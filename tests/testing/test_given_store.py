@@ -10,7 +10,8 @@ import pytest
 from limen import AsyncLimiter, Limiter, Rule, StoreError, UsageError
 from limen.core.algorithm import Seen
 from limen.stores.base import Op
-from limen.stores.memory import AsyncMemoryStore, MemoryStore
+from limen.stores.memory import MemoryStore
+from limen.stores.memory_aio import AsyncMemoryStore
 from limen.testing import ManualClock
 
 RULES = [Rule("search", limit="2/minute"), Rule("login", limit="2/minute", on_failure="closed")]

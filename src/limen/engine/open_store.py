@@ -8,7 +8,8 @@ from limen.engine.clock import Clock, epoch_clock
 from limen.engine.given_store import for_coroutines
 from limen.errors import SettingsError
 from limen.stores.base import AsyncStore
-from limen.stores.memory import AsyncMemoryStore, MemoryStore
+from limen.stores.memory import MemoryStore
+from limen.stores.memory_aio import AsyncMemoryStore
 
 __all__ = ["check_deadline", "open_store"]
 

@@ -16,7 +16,7 @@ from limen.stores.fork import begin_anew_after_fork
 from limen.stores.memory_cells import Cells, Key
 from limen.stores.memory_slots import HeldSlots
 
-__all__ = ["DEFAULT_MAX_BUCKETS", "AsyncMemoryStore", "MemoryStore"]
+__all__ = ["DEFAULT_MAX_BUCKETS", "MemoryStore"]
 
 DEFAULT_MAX_BUCKETS = 1_000_000
 MOST_GRANTED = 10**9
@@ -247,44 +247,3 @@ def _most_granted(limit: AnyLimit) -> int:
     if type(limit) is Limit:
         return min(MOST_GRANTED, (EXACT - limit.full_ticks) // limit.token_ticks)
     return MOST_GRANTED
-
-
-class AsyncMemoryStore:
-    """The same store behind the interface for coroutines."""
-
-    state = "memory"
-
-    def __init__(self, store: MemoryStore) -> None:
-        self.local = store
-
-    async def start(self) -> None:
-        """There is nothing to connect to."""
-
-    async def take(self, ops: Sequence[Op]) -> Sequence[Seen]:
-        op = ops[0]
-        limit = op.limit
-        if type(limit) is Limit and len(ops) == 1 and op.enforce and op.spend:
-            return (self.local.take_one((op.identity, op.rule), limit, op.cost * limit.token_ticks),)
-        return self.local.take(ops)
-
-    def atomic(self, ops: Sequence[Op]) -> bool:
-        """Always: everything is under one lock."""
-        return True
-
-    async def grant(self, op: Op, tokens: int, for_us: int) -> Seen:
-        return self.local.grant(op, tokens, for_us)
-
-    async def reset(self, identity: str, rule: str | None, colocate: str = "") -> None:
-        self.local.reset(identity, rule)
-
-    async def acquire(self, slot: Slot) -> SlotsSeen:
-        return self.local.acquire(slot)
-
-    async def renew(self, slot: Slot) -> bool:
-        return self.local.renew(slot)
-
-    async def release(self, slot: Slot) -> bool:
-        return self.local.release(slot)
-
-    async def close(self) -> None:
-        self.local.close()

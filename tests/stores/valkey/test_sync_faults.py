@@ -148,12 +148,13 @@ class _Doorkeeper:
         self._thread.join(20)
 
 
-def test_who_is_hung_up_on_connects_anew(valkey_url: str) -> None:
+async def test_who_is_hung_up_on_connects_anew(valkey_url: str, until: Until) -> None:
     """CLIENT KILL, a firewall, `timeout` on the server: idle connections are gone, and no question is lost to it."""
     with started(valkey_url) as opened, admin(valkey_url) as server:
         in_threads(4, lambda number: take(opened))
         left = take(opened, cost=0)
         server.client_kill_filter(_type="normal", skipme=True)
+        await until(lambda: not any(channel.is_quiet() for channel in opened.node.pool._idle))
         opened.node.pool.suspect()
         assert take(opened) == left
         assert take(opened, cost=0) == left - 1

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from limen.core.algorithm import Seen
 from limen.stores.base import Op
 from limen.stores.valkey.apart import Apart
-from limen.stores.valkey.asking import KeysApart
 from limen.stores.valkey.cluster import Cluster
 from limen.stores.valkey.endpoint import Target
 from limen.stores.valkey.errand import Errand
@@ -17,7 +16,7 @@ from limen.stores.valkey.link import Reply
 from limen.stores.valkey.operations import Operations
 from limen.stores.valkey.per_loop import PerLoop
 from limen.stores.valkey.script import Commands, parse_seen
-from limen.stores.valkey.split import by_key, split
+from limen.stores.valkey.split import KeysApart, by_key, split
 from limen.stores.valkey.topology import slot_of
 
 __all__ = ["AsyncClusterStore"]

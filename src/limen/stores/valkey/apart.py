@@ -9,12 +9,11 @@ from secrets import token_bytes
 from limen.core.algorithm import Seen
 from limen.errors import StoreError
 from limen.stores.base import Op
-from limen.stores.valkey.asking import KeysApart
 from limen.stores.valkey.cluster import Cluster
 from limen.stores.valkey.errand import Errand
 from limen.stores.valkey.giving import Givings
 from limen.stores.valkey.script import Commands, parse_seen
-from limen.stores.valkey.split import Outcome, Part, by_key, give_back, looking, merged, passed, spends
+from limen.stores.valkey.split import KeysApart, Outcome, Part, by_key, give_back, looking, merged, passed, spends
 
 __all__ = ["Apart"]
 

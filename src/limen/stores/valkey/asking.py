@@ -15,14 +15,11 @@ from limen.errors import StoreError
 from limen.stores.valkey.link import Reply
 from limen.stores.valkey.node import Node
 from limen.stores.valkey.replies import Refusal, classify, store_error
+from limen.stores.valkey.split import KeysApart
 
-__all__ = ["NO_ROUTES", "KeysApart", "Question", "Routes"]
+__all__ = ["NO_ROUTES", "Question", "Routes"]
 
 MOST_ATTEMPTS = 8
-
-
-class KeysApart(StoreError):
-    """The keys of one script are at two nodes: it has to be asked for each key alone. Nothing was taken."""
 
 
 class Routes(Protocol):

@@ -14,13 +14,17 @@ from limen.core.algorithm import Seen
 from limen.errors import StoreError
 from limen.stores.base import Op
 
-__all__ = ["Outcome", "Part", "by_key", "give_back", "looking", "merged", "passed", "spends", "split"]
+__all__ = ["KeysApart", "Outcome", "Part", "by_key", "give_back", "looking", "merged", "passed", "spends", "split"]
 
 UNCERTAIN = ("timeout", "down")
 """Kinds of failure after which nobody knows whether the script ran. Other failures are refusals: it did not."""
 
 Outcome = Sequence[Seen] | StoreError
 """What came of a part."""
+
+
+class KeysApart(StoreError):
+    """The keys of one script are at two nodes: it has to be asked for each key alone. Nothing was taken."""
 
 
 class Part(NamedTuple):

@@ -12,18 +12,15 @@ import hiredis
 
 from limen.errors import StoreError
 from limen.stores.valkey.replies import Refusal, classify, store_error
+from limen.stores.valkey.split import KeysApart
 from limen.stores.valkey.sync_channel import Reply
 from limen.stores.valkey.sync_node import SyncNode
 from limen.stores.valkey.topology import ASKING
 
-__all__ = ["Asking", "KeysApart", "Nodes"]
+__all__ = ["Asking", "Nodes"]
 
 MOST_TURNS = 5
 TRY_AGAIN_S = 0.001
-
-
-class KeysApart(StoreError):
-    """The keys of one script are at two nodes: it has to be asked for each key alone. Nothing was taken."""
 
 
 class Nodes(Protocol):

@@ -10,8 +10,7 @@ from limen.errors import StoreError
 from limen.stores.base import Op
 from limen.stores.valkey.endpoint import Endpoint, Target
 from limen.stores.valkey.script import Commands, grouped, parse_seen
-from limen.stores.valkey.split import Part, split
-from limen.stores.valkey.sync_asking import KeysApart
+from limen.stores.valkey.split import KeysApart, Part, split
 from limen.stores.valkey.sync_cluster import SyncCluster
 from limen.stores.valkey.sync_each import take_each
 from limen.stores.valkey.sync_keeper import DEFAULT_MAX_CONNECTIONS

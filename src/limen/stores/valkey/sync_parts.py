@@ -14,8 +14,8 @@ from time import monotonic
 from limen.core.algorithm import Seen
 from limen.errors import StoreError
 from limen.stores.valkey.script import Commands, parse_seen
-from limen.stores.valkey.split import Outcome, Part, by_key, give_back, looking, merged, passed, spends
-from limen.stores.valkey.sync_asking import Asking, KeysApart
+from limen.stores.valkey.split import KeysApart, Outcome, Part, by_key, give_back, looking, merged, passed, spends
+from limen.stores.valkey.sync_asking import Asking
 from limen.stores.valkey.sync_node import SyncNode
 from limen.stores.valkey.sync_pile import Pile, Question, asked
 

@@ -9,10 +9,10 @@ from limen.stores.valkey.doctor.finding import Finding, fail, ok, warn
 
 __all__ = ["version"]
 
-OLDEST = (6, 2)
-TESTED = (7, 0)
+OLDEST = (7, 0)
+"""The first with `PEXPIRE … NX`."""
 MENDED = {
-    "redis": {(6, 2): 20, (7, 2): 11, (7, 4): 6, (8, 0): 4, (8, 2): 2},
+    "redis": {(7, 2): 11, (7, 4): 6, (8, 0): 4, (8, 2): 2},
     "valkey": {(7, 2): 11, (8, 0): 6, (8, 1): 4},
 }
 """For each series, the patch that closes CVE-2025-49844: a script that runs any code on the server."""
@@ -26,8 +26,6 @@ def version(facts: Facts) -> Finding:
     if _is_open(name, numbers):
         sentence = f"is {name} {text}, in which a script can run any code (CVE-2025-49844), unless it was patched"
         return warn("version", sentence, "update it, or ask its distribution")
-    if numbers < TESTED:
-        return warn("version", f"is {name} {text}, older than what Limen is tested with", "update it")
     return ok("version", f"is {name} {text}")
 
 
