@@ -142,6 +142,16 @@ def test_CC_02_workers_count_together(valkey_url: str, kind: str) -> None:
     assert [remaining for _, remaining in found] == [1] + [0] * 19
 
 
+@pytest.mark.parametrize("kind", [Limiter, AsyncLimiter])
+def test_CC_02_who_counts_alone_beside_others_is_warned(kind: Any, caplog: pytest.LogCaptureFixture) -> None:
+    kind("memory://", limits("100/day"), gateways=4)
+    assert "each of 4 gateways allows the whole limit" in caplog.text
+    caplog.clear()
+    kind("memory://", limits("100/day"))
+    kind("valkey://localhost", limits("100/day"), gateways=4)
+    assert caplog.text == ""
+
+
 @pytest.mark.parametrize("attempt", range(5))
 def test_CC_04_threads_that_start_together_on_a_fresh_store_limiter(valkey_url: str, attempt: int) -> None:
     """Nobody has started it: the first questions connect, 16 at a time."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 
 from limen.core.algorithm import Seen
@@ -25,6 +26,8 @@ LONGEST_GRANT_S = 30 * 86_400
 
 Question = tuple[str, str] | tuple[str, str, int]
 """Client, rule, and the cost if it is not 1."""
+
+log = logging.getLogger("limen")
 
 _new = tuple.__new__
 
@@ -50,6 +53,8 @@ class Deciding:
     ) -> None:
         if type(gateways) is not int or gateways < 1:
             raise UsageError(f"gateways must be a whole number from 1, not {gateways!r}")
+        if source == "memory" and gateways > 1:
+            log.warning("memory:// is known to one process: each of %d gateways allows the whole limit", gateways)
         self._ruleset = ruleset
         self._plain = plain_rules(ruleset)
         self._source: Source = source
