@@ -12,6 +12,7 @@ answer is noticed.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import signal
 from collections import Counter
@@ -64,6 +65,7 @@ class Tally:
 
 def cancel(settings: Settings) -> dict[str, Any]:
     """Cancel so many checks, and a few more over a connection that is broken on purpose."""
+    logging.getLogger("limen.store").setLevel(logging.ERROR)  # it stands still a thousand times, and would say so
     with valkey() as server:
         machine = machine_facts(server)
         found = _run(server, settings.cancellations, nullcontext())

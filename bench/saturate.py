@@ -16,6 +16,7 @@ from bench.server import Server, left_out, servers, work_of
 from bench.settings import FULL, Settings
 from bench.store_peers import CLASSIC
 from limen import Rule
+from limen.stores.valkey.link import FULL_OUTBOX
 
 __all__ = ["saturate"]
 
@@ -24,8 +25,9 @@ LIMIT = "1000/hour"
 ONE = Rule("bench-one", limit=LIMIT)
 TWO = Rule("bench-two", limit=LIMIT)
 CLASSIC_ARGUMENTS = (b"0.2777777778", b"1000", b"1")
-PIPELINES = (1, 16, 64)
-PIPELINED = 64
+PIPELINES = (1, FULL_OUTBOX, 64)
+PIPELINED = FULL_OUTBOX
+"""As our own connection writes them."""
 FIRST = 1_000
 """Commands from which the length of a measurement is estimated."""
 LEAST = 2_000
