@@ -12,11 +12,9 @@ window twice, and nobody waits longer than one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import ClassVar, NamedTuple
 
-from limen.core.limit import MAX_CAPACITY, Limit, bucket_like, check_window
-from limen.errors import UsageError
+from limen.core.windowed import Windowed
 
 __all__ = ["FixedWindow", "Window", "WindowSeen"]
 
@@ -32,29 +30,10 @@ class Window(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class FixedWindow:
-    """At most `capacity` tokens in each window.
+class FixedWindow(Windowed):
+    """At most `capacity` tokens in each window."""
 
-    Args:
-        capacity: whole tokens, 0 to 10^9.
-        window_us: the length of a window, 1 ms to 70 years.
-
-    Raises:
-        UsageError: a number is out of range.
-    """
-
-    capacity: int
-    window_us: int
     algorithm: ClassVar[str] = "fixed_window"
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.capacity <= MAX_CAPACITY:
-            raise UsageError(f"capacity must be between 0 and {MAX_CAPACITY}, not {self.capacity}")
-        check_window(self.window_us)
-
-    @property
-    def window_s(self) -> int:
-        return -(-self.window_us // 1_000_000)
 
     def end_of_window(self, now_us: int) -> int:
         """When a window ends that is begun now."""
@@ -73,12 +52,6 @@ class FixedWindow:
     def stepped_back(self, state: Window, now_us: int) -> bool:
         return state.end_us > self.end_of_window(now_us)
 
-    def allows(self, seen: WindowSeen, cost: int) -> bool:
-        return cost <= self.capacity and cost <= seen[0]
-
-    def remaining(self, seen: WindowSeen) -> int:
-        return seen[0]
-
     def after(self, seen: WindowSeen, cost: int) -> WindowSeen:
         return seen[0] - cost, seen[1]
 
@@ -96,6 +69,3 @@ class FixedWindow:
 
     def raised(self, seen: WindowSeen, tokens: int) -> WindowSeen:
         return seen[0] + tokens, seen[1]
-
-    def share(self, parts: int, start: Fraction, at_least: int = 1) -> Limit:
-        return bucket_like(self.capacity, self.window_us).share(parts, start, at_least)

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import ClassVar
 
-from limen.core.limit import Limit, bucket_like, check_window
+from limen.core.windowed import Windowed
 from limen.errors import UsageError
 
 __all__ = ["MAX_LOGGED", "LogSeen", "SlidingLog", "Spent"]
@@ -25,7 +24,7 @@ LogSeen = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class SlidingLog:
+class SlidingLog(Windowed):
     """At most `capacity` tokens in any interval as long as the window.
 
     Args:
@@ -36,8 +35,6 @@ class SlidingLog:
         UsageError: a number is out of range.
     """
 
-    capacity: int
-    window_us: int
     algorithm: ClassVar[str] = "sliding_log"
 
     def __post_init__(self) -> None:
@@ -46,11 +43,7 @@ class SlidingLog:
                 f"a sliding_log remembers every token, at most {MAX_LOGGED} a client, not {self.capacity}; "
                 "use sliding_window or token_bucket for larger limits"
             )
-        check_window(self.window_us)
-
-    @property
-    def window_s(self) -> int:
-        return -(-self.window_us // 1_000_000)
+        Windowed.__post_init__(self)
 
     def look(self, state: Spent | None, now_us: int, cost: int) -> LogSeen:
         spent = self.spend(state, now_us, 0)
@@ -70,12 +63,6 @@ class SlidingLog:
     def stepped_back(self, state: Spent, now_us: int) -> bool:
         return bool(state) and state[-1] > now_us
 
-    def allows(self, seen: LogSeen, cost: int) -> bool:
-        return cost <= self.capacity and cost <= seen[0]
-
-    def remaining(self, seen: LogSeen) -> int:
-        return seen[0]
-
     def after(self, seen: LogSeen, cost: int) -> LogSeen:
         return (seen[0] - cost, 0, self.window_us) if cost else seen
 
@@ -93,6 +80,3 @@ class SlidingLog:
 
     def raised(self, seen: LogSeen, tokens: int) -> LogSeen:
         return seen[0] + tokens, seen[1], seen[2]
-
-    def share(self, parts: int, start: Fraction, at_least: int = 1) -> Limit:
-        return bucket_like(self.capacity, self.window_us).share(parts, start, at_least)

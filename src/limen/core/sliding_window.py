@@ -15,11 +15,9 @@ which `capacity · window` stays below 2^51, so that Lua's doubles hold every pr
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import ClassVar, NamedTuple
 
-from limen.core.limit import MAX_CAPACITY, Limit, bucket_like, check_window
-from limen.errors import UsageError
+from limen.core.windowed import Windowed
 
 __all__ = ["Counts", "SlidingSeen", "SlidingWindow"]
 
@@ -38,35 +36,19 @@ class Counts(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class SlidingWindow:
-    """About `capacity` tokens in any window.
+class SlidingWindow(Windowed):
+    """About `capacity` tokens in any window."""
 
-    Args:
-        capacity: whole tokens, 0 to 10^9.
-        window_us: the length of the window, 1 ms to 70 years.
-
-    Raises:
-        UsageError: a number is out of range.
-    """
-
-    capacity: int
-    window_us: int
     unit_us: int = field(init=False, compare=False)
     units: int = field(init=False, compare=False)
     """The window in units."""
     algorithm: ClassVar[str] = "sliding_window"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.capacity <= MAX_CAPACITY:
-            raise UsageError(f"capacity must be between 0 and {MAX_CAPACITY}, not {self.capacity}")
-        check_window(self.window_us)
+        Windowed.__post_init__(self)
         unit_us = -(-self.window_us * max(1, self.capacity) // MAX_PRODUCT)
         object.__setattr__(self, "unit_us", unit_us)
         object.__setattr__(self, "units", self.window_us // unit_us)
-
-    @property
-    def window_s(self) -> int:
-        return -(-self.window_us // 1_000_000)
 
     def look(self, state: Counts | None, now_us: int, cost: int) -> SlidingSeen:
         current, start_us, previous = self.spend(state, now_us, 0)
@@ -87,12 +69,6 @@ class SlidingWindow:
 
     def stepped_back(self, state: Counts, now_us: int) -> bool:
         return state.start_us > now_us
-
-    def allows(self, seen: SlidingSeen, cost: int) -> bool:
-        return cost <= self.capacity and cost <= seen[0]
-
-    def remaining(self, seen: SlidingSeen) -> int:
-        return seen[0]
 
     def after(self, seen: SlidingSeen, cost: int) -> SlidingSeen:
         left, current, previous, elapsed_us = seen
@@ -125,9 +101,6 @@ class SlidingWindow:
 
     def raised(self, seen: SlidingSeen, tokens: int) -> SlidingSeen:
         return seen[0] + tokens, seen[1], seen[2], seen[3]
-
-    def share(self, parts: int, start: Fraction, at_least: int = 1) -> Limit:
-        return bucket_like(self.capacity, self.window_us).share(parts, start, at_least)
 
     def _left(self, current: int, previous: int, elapsed_us: int) -> int:
         """Whole tokens that are not used."""

@@ -14,10 +14,11 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError
 
 from limen.errors import StoreError
-from limen.stores.valkey.endpoint import Endpoint, Tls
+from limen.stores.valkey.endpoint import Endpoint
 from limen.stores.valkey.link import Link
+from limen.stores.valkey.login import login_options
 
-__all__ = ["open_link", "tls_options"]
+__all__ = ["open_link"]
 
 
 async def open_link(endpoint: Endpoint, deadline_s: float, timeout_s: float) -> Link:
@@ -46,35 +47,10 @@ async def open_link(endpoint: Endpoint, deadline_s: float, timeout_s: float) -> 
         await _let_go(connection)
 
 
-def tls_options(tls: Tls | None) -> dict[str, Any]:
-    """What redis-py is told about TLS."""
-    if tls is None:
-        return {}
-    return {
-        "ssl_ca_certs": tls.ca or None,
-        "ssl_certfile": tls.cert or None,
-        "ssl_keyfile": tls.key or None,
-        "ssl_cert_reqs": "required" if tls.verify else "none",
-        "ssl_check_hostname": tls.verify,
-    }
-
-
 def _connection(endpoint: Endpoint, timeout_s: float) -> Any:
     kind = redis.SSLConnection if endpoint.tls else redis.Connection
-    return kind(
-        host=endpoint.host,
-        port=endpoint.port,
-        db=endpoint.database,
-        username=endpoint.username,
-        password=endpoint.password,
-        client_name="limen",
-        driver_info=None,  # it would be told the name of a library too: a right more that a user needs
-        protocol=2,
-        retry=Retry(NoBackoff(), 0),  # its default sends a command again after a lost reply: that counts twice
-        socket_timeout=None,  # ours holds; with its own it sends by `asyncio.wait_for`, which loses cancellations
-        socket_connect_timeout=timeout_s,
-        **tls_options(endpoint.tls),
-    )
+    # Our deadlines hold; with its own it sends by `asyncio.wait_for`, which loses cancellations.
+    return kind(**login_options(endpoint, timeout_s), retry=Retry(NoBackoff(), 0), socket_timeout=None)
 
 
 def _take_over(connection: Any, deadline_s: float) -> Link:

@@ -12,8 +12,8 @@ from redis.exceptions import AuthenticationError, RedisError
 from redis.retry import Retry
 
 from limen.errors import StoreError
-from limen.stores.valkey.connect import tls_options
 from limen.stores.valkey.endpoint import Endpoint
+from limen.stores.valkey.login import login_options
 from limen.stores.valkey.replies import ROLE, classify, is_replica, store_error
 from limen.stores.valkey.script import PING
 from limen.stores.valkey.sync_channel import Channel, Reply
@@ -101,20 +101,7 @@ def open_channel(endpoint: Endpoint, patience_s: float, timeout_s: float) -> Cha
 
 def _connection(endpoint: Endpoint, timeout_s: float) -> Any:
     kind = redis.Connection if endpoint.tls is None else redis.SSLConnection
-    return kind(
-        host=endpoint.host,
-        port=endpoint.port,
-        db=endpoint.database,
-        username=endpoint.username,
-        password=endpoint.password,
-        client_name="limen",
-        driver_info=None,  # it would be told the name of a library too: a right more that a user needs
-        protocol=2,
-        retry=Retry(NoBackoff(), 0),  # its default sends a command again after a lost reply: that counts twice
-        socket_timeout=timeout_s,
-        socket_connect_timeout=timeout_s,
-        **tls_options(endpoint.tls),
-    )
+    return kind(**login_options(endpoint, timeout_s), retry=Retry(NoBackoff(), 0), socket_timeout=timeout_s)
 
 
 def _taken_over(connection: Any) -> socket.socket:
