@@ -106,7 +106,7 @@ def plan_slot(ruleset: RuleSet, client: str, rule_id: str, holder: str) -> SlotP
     """The slot that a client needs under a named rule; None when it needs none.
 
     Raises:
-        UsageError: an unknown rule, one that does not limit how many run at a time, a key of several parts.
+        UsageError: an unknown rule, or one that does not limit how many run at a time.
     """
     rule = find_rule(ruleset, rule_id)
     limit = rule.limit
@@ -114,8 +114,6 @@ def plan_slot(ruleset: RuleSet, client: str, rule_id: str, holder: str) -> SlotP
         return None
     if not isinstance(limit, SlotLimit):
         raise UsageError(f"rule {rule_id!r} does not limit how many run at a time; use limiter.check(client, rule)")
-    if len(rule.key_by) > 1:
-        raise UsageError(f"a slot is asked for by one name; give rule {rule_id!r} a key_by of one part, or of none")
     identity = identity_of_client(client, rule.key_by)
     if rule.mode == "off" or not rule.covers_key(identity):
         return None

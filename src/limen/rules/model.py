@@ -122,6 +122,7 @@ class Rule:
         self.colocate = attempt("colocate", _label, colocate, "")
         if isinstance(self.limit, SlotLimit):
             attempt("match", _asked_by_name, self.match, None)
+            attempt("key_by", _one_name, self.key_by, None)
         elif not attempt.problems:
             attempt("cost", _affordable, (self.cost, self.limit), None)
         if attempt.problems:
@@ -197,6 +198,11 @@ def _policy(name: str, limit: AnyLimit | SlotLimit | None) -> Policy | None:
     if limit is None:
         return None
     return Policy(name, limit.capacity, None if isinstance(limit, SlotLimit) else limit.window_s)
+
+
+def _one_name(key_by: Sequence[str]) -> None:
+    if len(key_by) > 1:
+        raise UsageError("a slot is asked for by one name, limiter.slot(client, rule); give key_by one part or none")
 
 
 def _asked_by_name(match: Match) -> None:

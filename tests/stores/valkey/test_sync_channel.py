@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import hiredis
 import pytest
@@ -92,10 +92,9 @@ def test_two_answers_in_one_piece_are_read_one_by_one(ends: Ends) -> None:
     assert (channel.receive(), channel.owed) == (7, 0)
 
 
-def test_ctrl_c_in_the_middle_leaves_the_answer_owed(ends: Ends) -> None:
+def test_ctrl_c_in_the_middle_leaves_the_answer_owed(ends: Ends, ctrl_c: Callable[[float], None]) -> None:
     channel, _ = ends
-    interrupter = threading.Timer(SHORT_S, os.kill, [os.getpid(), signal.SIGINT])
-    interrupter.start()
+    ctrl_c(SHORT_S)
     with pytest.raises(KeyboardInterrupt):
         channel.ask(b"question", PATIENCE_S)
     assert channel.owed == 1
