@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from hypothesis import HealthCheck, Phase, given, settings
@@ -21,6 +21,7 @@ from limen.stores.base import Op, bucket_name
 from limen.stores.memory import MemoryStore
 from limen.stores.memory_cells import Cells
 from limen.testing import ManualClock
+from limen.testing.conformance.model import Model
 from tests.conformance.lua import START_US, US, Lua
 
 DAY = 86_400
@@ -111,48 +112,25 @@ def operations(draw: st.DrawFn, bucket: tuple[str, str, str], chosen: Sequence[A
     return Op(identity, rule, limit, cost, draw(often), draw(often), colocate)
 
 
-class Core:
-    """Buckets as the algorithms in `core` define them, and the rule of taking as `stores.base` states it."""
-
-    def __init__(self) -> None:
-        self.states: dict[tuple[str, str], Any] = {}
-        self.grants: dict[tuple[str, str], tuple[int, int]] = {}
+class Core(Model):
+    """The model of the conformance kit, under a clock that may step back as well."""
 
     def take(self, ops: Sequence[Op], now_us: int) -> list[Seen]:
-        seen = [self._look(op, now_us) for op in ops]
-        fits = [op.limit.allows(each, op.cost) for op, each in zip(ops, seen, strict=True)]
-        passes = all(fit for op, fit in zip(ops, fits, strict=True) if op.enforce)
-        for op, fit in zip(ops, fits, strict=True):
-            key, state = _key(op), self.states.get(_key(op))
-            if passes and op.spend and op.cost and fit:
-                own = min(op.cost, op.limit.remaining(op.limit.look(state, now_us, op.cost)))
-                self.states[key] = op.limit.spend(state, now_us, own)
-                tokens, until_us = self._grant(key, now_us)
-                self.grants[key] = (tokens - op.cost + own, until_us)
-            elif state is not None and op.limit.stepped_back(state, now_us):
-                self.states[key] = op.limit.spend(state, now_us, 0)
+        seen = super().take(ops, now_us)
+        self._pull_in(ops, now_us)
         return seen
 
     def grant(self, op: Op, tokens: int, for_us: int, now_us: int) -> Seen:
-        before, until_us = self._grant(_key(op), now_us)
-        state = self.states.get(_key(op))
-        if state is not None and op.limit.stepped_back(state, now_us):
-            self.states[_key(op)] = op.limit.spend(state, now_us, 0)
-        self.grants[_key(op)] = (before + tokens, max(until_us, now_us + for_us))
-        return self._look(op._replace(cost=0), now_us)
+        self._pull_in([op], now_us)
+        return super().grant(op, tokens, for_us, now_us)
 
-    def _look(self, op: Op, now_us: int) -> Seen:
-        tokens, _ = self._grant(_key(op), now_us)
-        seen = op.limit.look(self.states.get(_key(op)), now_us, op.cost - tokens)
-        return op.limit.raised(seen, tokens) if tokens else seen
-
-    def _grant(self, key: tuple[str, str], now_us: int) -> tuple[int, int]:
-        tokens, until_us = self.grants.get(key, (0, 0))
-        return (tokens, until_us) if until_us > now_us and tokens else (0, 0)
-
-
-def _key(op: Op) -> tuple[str, str]:
-    return op.identity, bucket_name(op.rule, op.limit.algorithm)
+    def _pull_in(self, ops: Sequence[Op], now_us: int) -> None:
+        """What lies in the future is settled as soon as it is seen."""
+        for op in ops:
+            key = op.identity, bucket_name(op.rule, op.limit.algorithm)
+            kept = self._kept.get(key)
+            if kept is not None and kept.state is not None and op.limit.stepped_back(kept.state, now_us):
+                self._kept[key] = kept._replace(state=op.limit.spend(kept.state, now_us, 0))
 
 
 class Remembering(MemoryStore):

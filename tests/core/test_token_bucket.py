@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from limen.core.limit import Limit, exact_rate
-from limen.core.token_bucket import Bucket, level_of, settle, ttl_ms
+from limen.core.token_bucket import Bucket, level_of, settle
 
 SECOND = 1_000_000
 DAY = 86_400
@@ -227,21 +227,6 @@ def test_a_clock_that_steps_back_locks_nobody_out(limit: Limit, back_us: int, da
     assert wait is not None
     assert wait <= ceil(cost * SECOND / rate_of(limit))
     assert level_of(settle(stepped, limit, now_us), limit, now_us + wait) >= cost * limit.token_ticks
-
-
-@given(limits(), st.data())
-def test_a_bucket_is_remembered_until_it_is_full(limit: Limit, data: st.DataObject) -> None:
-    level = data.draw(st.integers(0, limit.full_ticks))
-    reset = limit.reset_after_us(level)
-    assert reset is not None
-    assert ttl_ms(level, limit) >= 1
-    assert reset <= ttl_ms(level, limit) * 1000 < reset + 1000 + 1000 * (not reset)
-
-
-def test_a_quota_that_never_refills_is_remembered_for_a_finite_time() -> None:
-    limit = Limit(5, Fraction(0))
-    assert ttl_ms(0, limit) == 30 * DAY * 1000
-    assert ttl_ms(limit.full_ticks, limit) == 1
 
 
 def test_a_bucket_that_nobody_knows_is_full() -> None:

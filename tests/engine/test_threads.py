@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 
 import pytest
@@ -16,6 +15,7 @@ from limen.engine.local import DenyCache, LocalShares
 from limen.stores.base import Op
 from limen.stores.memory import MemoryStore
 from limen.testing import ManualClock
+from tests.stores.valkey.sync_lab import in_threads
 
 LIMIT = Limit(1, Fraction(1, 86_400))
 
@@ -27,23 +27,6 @@ def hasty() -> Iterator[None]:
     sys.setswitchinterval(1e-6)
     yield
     sys.setswitchinterval(before)
-
-
-def in_threads(count: int, work: Callable[[int], None]) -> None:
-    failures: list[BaseException] = []
-
-    def run(number: int) -> None:
-        try:
-            work(number)
-        except BaseException as error:  # noqa: BLE001  # it fails the test in the thread that waits for it
-            failures.append(error)
-
-    threads = [threading.Thread(target=run, args=[number]) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert failures == []
 
 
 @pytest.mark.usefixtures("hasty")

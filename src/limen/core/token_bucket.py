@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from limen.core.limit import Limit
 
-__all__ = ["NEVER_REFILLS_TTL_MS", "Bucket", "level_of", "settle", "ttl_ms"]
+__all__ = ["NEVER_REFILLS_TTL_MS", "Bucket", "level_of", "settle"]
 
 NEVER_REFILLS_TTL_MS = 30 * 86_400_000
 """How long a quota that never refills is remembered after its last use: 30 days."""
@@ -57,11 +57,3 @@ def settle(level: int, limit: Limit, now_us: int) -> Bucket:
         return Bucket(whole, now_us)
     back_us, part = divmod(-rest, limit.ticks_per_us)
     return Bucket(whole, now_us + back_us, part)
-
-
-def ttl_ms(level: int, limit: Limit) -> int:
-    """How long a bucket must be remembered: until it is full, rounded up, at least 1 ms."""
-    reset = limit.reset_after_us(level)
-    if reset is None:
-        return NEVER_REFILLS_TTL_MS
-    return max(1, -(-reset // 1000))

@@ -15,7 +15,7 @@ from limen.core.limit import MAX_CAPACITY, MAX_REFILL_PER_SEC, Limit, exact_rate
 from limen.core.sliding_log import SlidingLog
 from limen.core.sliding_window import SlidingWindow
 from limen.errors import UsageError
-from limen.rules.special_text import calendar_from_text, is_concurrent, slots_from_text
+from limen.rules.special_text import calendar_from_text, is_concurrent, slots_from_text, whole_number
 
 __all__ = ["UNLIMITED", "check_capacity", "check_refill", "limit_from_text"]
 
@@ -63,12 +63,12 @@ def limit_from_text(text: str, algorithm: str | None = None) -> AnyLimit | SlotL
     found = SPELLING.fullmatch(text)
     if not found:
         raise UsageError(f"{text!r} is not a limit; {EXAMPLES}")
-    amount, period = _whole(found["amount"]), int(found["count"] or 1) * _seconds(found["unit"], text)
+    amount, period = whole_number(found["amount"]), int(found["count"] or 1) * _seconds(found["unit"], text)
     if not period:
         raise UsageError(f"{text!r}: the period is 0; {EXAMPLES}")
     if algorithm in WINDOWS:
         return _window(algorithm, amount, period, found["burst"], text)
-    burst = _whole(found["burst"]) if found["burst"] else amount
+    burst = whole_number(found["burst"]) if found["burst"] else amount
     if amount and not burst:
         raise UsageError(f"{text!r}: a bucket without room never allows; leave the burst out or write 1 or more")
     if not amount and burst:
@@ -111,10 +111,6 @@ def check_refill(refill_per_sec: object) -> Fraction:
     if not 0 <= refill_per_sec <= MAX_REFILL_PER_SEC:
         raise UsageError(f"refill_per_sec must be between 0 and {MAX_REFILL_PER_SEC:,}, not {refill_per_sec}")
     return refill_per_sec if isinstance(refill_per_sec, Fraction) else exact_rate(refill_per_sec)
-
-
-def _whole(digits: str) -> int:
-    return int(digits.replace(",", "").replace("_", ""))
 
 
 def _seconds(unit: str, text: str) -> Fraction:

@@ -7,11 +7,11 @@ from datetime import UTC, tzinfo
 from typing import cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from limen.core.calendar_window import CALENDAR_UNITS, CalendarUnit, CalendarWindow
+from limen.core.calendar_window import CalendarUnit, CalendarWindow
 from limen.core.concurrency import SlotLimit
 from limen.errors import UsageError
 
-__all__ = ["calendar_from_text", "is_concurrent", "slots_from_text"]
+__all__ = ["calendar_from_text", "is_concurrent", "slots_from_text", "whole_number"]
 
 CALENDAR = re.compile(
     r"""\s* (?P<amount>\d[\d_,]{0,20}) \s* (?:/|per\b) \s* (?P<calendar>calendar \s+)?
@@ -42,7 +42,7 @@ def calendar_from_text(text: str, algorithm: str | None) -> CalendarWindow | Non
         return None
     if algorithm not in (None, "fixed_window"):
         raise UsageError(f"{text!r} is a window of a calendar, which is a fixed_window and not a {algorithm}")
-    return CalendarWindow.of(_whole(found["amount"]), cast("CalendarUnit", unit), _zone(found["zone"]))
+    return CalendarWindow.of(whole_number(found["amount"]), cast("CalendarUnit", unit), _zone(found["zone"]))
 
 
 def is_concurrent(text: str) -> bool:
@@ -62,10 +62,11 @@ def slots_from_text(text: str, algorithm: str | None) -> SlotLimit:
     if algorithm not in (None, "concurrency"):
         raise UsageError(f"{text!r} is a concurrency limit and not a {algorithm}")
     lease = {"lease_us": int(found["lease"]) * 1_000_000} if found["lease"] else {}
-    return SlotLimit(_whole(found["amount"]), **lease)
+    return SlotLimit(whole_number(found["amount"]), **lease)
 
 
-def _whole(digits: str) -> int:
+def whole_number(digits: str) -> int:
+    """Digits, with or without separators of thousands."""
     return int(digits.replace(",", "").replace("_", ""))
 
 
@@ -78,6 +79,3 @@ def _zone(name: str | None) -> tzinfo:
         raise UsageError(
             f"there is no time zone {name!r}; write it like Europe/Berlin (pip install tzdata if the system has none)"
         ) from error
-
-
-assert set(WITHOUT_LENGTH) < set(CALENDAR_UNITS)
