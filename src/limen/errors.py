@@ -111,11 +111,14 @@ class StoreError(Unavailable):
             `no_permission`  the ACL of the server's user lacks something
             `login`          the server does not accept user and password
             `refused`        any other error of the server, and replies that nobody understands
+            `drill`          nothing was asked: an outage is rehearsed
+        shard: `host:port` of the server that did not decide; empty when nobody knows.
     """
 
-    def __init__(self, message: str, kind: str = "down") -> None:
-        super().__init__(message, kind)
+    def __init__(self, message: str, kind: str = "down", shard: str = "") -> None:
+        super().__init__(message, kind, shard)
         self.kind = kind
+        self.shard = shard
 
     def __str__(self) -> str:
         return str(self.args[0])

@@ -134,7 +134,7 @@ class Kinds:
     def on_decision(self, decision: Any, duration_us: int) -> None:
         """Not looked at."""
 
-    def on_store_error(self, kind: str) -> None:
+    def on_store_error(self, kind: str, shard: str) -> None:
         self.errors.append(kind)
 
 

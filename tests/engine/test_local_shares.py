@@ -78,7 +78,7 @@ async def test_a_new_outage_begins_with_a_tenth_again_and_not_with_what_was_save
     assert await admitted(limiters, times=30) == 8
     clock.advance(3600)
     for limiter in limiters:
-        limiter._shares.store_answered = True
+        limiter._shares.answered_us = clock.now_us()
     assert await admitted(limiters, times=30) == 8
 
 
@@ -90,7 +90,7 @@ async def test_a_store_that_comes_and_goes_gives_nothing_away() -> None:
         total += await admitted(limiters, times=5)
         clock.advance(0.1)
         for limiter in limiters:
-            limiter._shares.store_answered = True
+            limiter._shares.answered_us = clock.now_us()
     assert total <= 10 + 10 * 100 / 60
 
 
@@ -100,7 +100,7 @@ async def test_a_quota_that_never_refills_is_not_given_out_again_in_the_next_out
     assert await admitted(limiters, times=300) == 100
     clock.advance(86_400)
     for limiter in limiters:
-        limiter._shares.store_answered = True
+        limiter._shares.answered_us = clock.now_us()
     assert await admitted(limiters, times=300) == 0
 
 

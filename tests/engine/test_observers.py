@@ -18,7 +18,7 @@ class Seen:
         self.decisions.append(decision)
         self.durations.append(duration_us)
 
-    def on_store_error(self, kind: str) -> None:
+    def on_store_error(self, kind: str, shard: str) -> None:
         raise AssertionError(kind)
 
 

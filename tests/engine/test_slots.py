@@ -34,7 +34,7 @@ class Watching:
         assert duration_us >= 0
         self.decisions.append(decision)
 
-    def on_store_error(self, kind: str) -> None:
+    def on_store_error(self, kind: str, shard: str) -> None:
         self.errors.append(kind)
 
 

@@ -11,7 +11,9 @@ import pytest
 
 from limen import Limiter, Rule
 from limen.core.limit import Limit
-from limen.engine.local import DenyCache, LocalShares
+from limen.engine.deny_cache import DenyCache
+from limen.engine.fleet import Fleet
+from limen.engine.local_shares import LocalShares
 from limen.stores.base import Op
 from limen.stores.memory import MemoryStore
 from limen.testing import ManualClock
@@ -76,7 +78,7 @@ def test_a_child_of_a_process_whose_threads_are_busy_decides() -> None:
 @pytest.mark.usefixtures("hasty")
 def test_the_share_of_a_gateway_is_spent_once() -> None:
     clock = ManualClock()
-    shares = LocalShares(clock.now_us, 1)
+    shares = LocalShares(clock.now_us, Fleet(1, clock.now_us))
     wide = Limit(10_000, Fraction(1, 86_400))  # a share begins with a tenth of it
     taken = [0] * 8
 

@@ -31,7 +31,7 @@ class Kinds:
     def on_decision(self, decision: Decision, duration_us: int) -> None:
         self.decisions += 1
 
-    def on_store_error(self, kind: str) -> None:
+    def on_store_error(self, kind: str, shard: str) -> None:
         self.errors[kind] = self.errors.get(kind, 0) + 1
 
 

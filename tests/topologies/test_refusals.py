@@ -30,7 +30,7 @@ class Kinds:
     def on_decision(self, decision: Decision, duration_us: int) -> None:
         """Not looked at."""
 
-    def on_store_error(self, kind: str) -> None:
+    def on_store_error(self, kind: str, shard: str) -> None:
         self.errors.add(kind)
 
 

@@ -18,5 +18,5 @@ class Observer(Protocol):
     def on_decision(self, decision: Decision, duration_us: int) -> None:
         """A request was decided; `duration_us` is the time from question to answer."""
 
-    def on_store_error(self, kind: str) -> None:
-        """The store did not decide; `kind` as in `limen.errors.StoreError`."""
+    def on_store_error(self, kind: str, shard: str) -> None:
+        """The store did not decide; `kind` and `shard` as in `limen.errors.StoreError`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -13,15 +13,17 @@ from limen.engine.async_slot import AsyncSlot, Departures
 from limen.engine.clock import Clock, SystemClock
 from limen.engine.conclude import conclude
 from limen.engine.deciding import Deciding, Question, as_ruleset, grant_plan, looking, with_cost
+from limen.engine.freshness import Freshness
 from limen.engine.local_slots import LocalSlots, new_holder
 from limen.engine.open_store import open_store
 from limen.engine.plan import Plan, plan_request, plan_slot
 from limen.engine.sources import RuleSource, rule_source
+from limen.engine.tending import Tending
 from limen.errors import StoreError
 from limen.rules.model import Rule
 from limen.rules.request import Request
 from limen.rules.ruleset import RuleSet
-from limen.stores.base import AsyncStore
+from limen.stores.base import AsyncStore, Op
 
 __all__ = ["AsyncLimiter"]
 
@@ -40,7 +42,8 @@ class AsyncLimiter(Deciding):
         secret: keys the hash under which clients are known in the store; the same in every process. Without one the
             hash is still one-way, but whoever reads the store can try names.
         previous_secret: the secret before it, while it is being replaced: buckets are then kept under both.
-        gateways: how many processes decide; each gets that part of a limit while the store is away.
+        gateways: how many processes decide at least; each gets its part of a limit while the store is away. They
+            count themselves in the store, so more are noticed.
         deadline_ms: the longest that a decision waits for the store.
         observer: is told of every decision.
 
@@ -67,8 +70,13 @@ class AsyncLimiter(Deciding):
         ruleset = RuleSet() if isinstance(rules, str) else as_ruleset(rules)
         source: Source = "memory" if self._store.state == "memory" else "store"
         super().__init__(ruleset, source, clock, gateways, observer)
-        self._local_slots = LocalSlots(self._now_us, source, gateways, observer)
+        self._local_slots = LocalSlots(self._now_us, source, self.fleet, observer)
         self._departures = Departures()
+        self._tending = Tending(self._store, self._debts, self.fleet)
+        self._freshness = Freshness(self._now_us)
+        self._can_settle = source == "store" and hasattr(self._store, "charge")
+        if hasattr(self._store, "on_return"):
+            self._store.on_return = self._store_returned
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -84,6 +92,21 @@ class AsyncLimiter(Deciding):
         """`up`, `down`, or `memory` when there is nothing that could be down."""
         return self._store.state
 
+    @property
+    def store_shards(self) -> Mapping[str, str]:
+        """Each server of the store, as `host:port`, and whether it is `up` or `down`."""
+        shards: Mapping[str, str] = getattr(self._store, "shards", {})
+        return shards
+
+    def follow(self, refresh: Callable[[], Awaitable[None]], every_s: float) -> None:
+        """Have the rules read anew by `refresh` before a decision, when nobody has `looked` for them for much longer
+        than `every_s`: this process was stopped, and its rules may be those of another time."""
+        self._freshness.follow(refresh, every_s)
+
+    def looked(self) -> None:
+        """Somebody has looked for other rules, or has tried to."""
+        self._freshness.looked()
+
     async def start(self) -> None:
         """Connect to the store, as far as it is there, and load the rules.
 
@@ -93,16 +116,21 @@ class AsyncLimiter(Deciding):
         await self._store.start()
         if self._rules_source is not None:
             await self._rules_source.start()
+        self._tending.start()
 
     async def close(self) -> None:
         """Stop watching rules and hang up."""
         if self._rules_source is not None:
             await self._rules_source.stop()
+        self._freshness.stop()
+        await self._tending.stop()
         await self._departures.finish()
         await self._store.close()
 
     async def check(self, client: str, rule: str, cost: int = 1) -> Decision:
         """May `client` spend `cost` tokens under `rule` now? If so they are spent. A cost of 0 looks."""
+        if self._freshness.in_doubt:
+            await self._freshness.restored()
         if self._denied.entries:
             refusal = self._refused_just_now(client, rule, cost)
             if refusal is not None:
@@ -111,6 +139,8 @@ class AsyncLimiter(Deciding):
 
     async def check_request(self, request: Request) -> Decision:
         """May this request pass all the rules that apply to it? If so each is charged, else none."""
+        if self._freshness.in_doubt:
+            await self._freshness.restored()
         return await self._decide(plan_request(self._ruleset, request))
 
     async def peek(self, client: str, rule: str, cost: int = 1) -> Decision:
@@ -185,6 +215,8 @@ class AsyncLimiter(Deciding):
         decision = self._at_once(plan, asked_us)
         if decision is None:
             try:
+                if self._debts.entries or self._drill.running:
+                    await self._before_asking(plan.ops, asked_us)
                 seen = await self._store.take(plan.ops)
             except StoreError as error:
                 decision = self._without_store(plan, error, asked_us)
@@ -194,3 +226,14 @@ class AsyncLimiter(Deciding):
         if self._observer is not None:
             self._observer.on_decision(decision, self._now_us() - asked_us)
         return decision
+
+    async def _before_asking(self, ops: Sequence[Op], now_us: int) -> None:
+        """Pay what is owed to these buckets.
+
+        Raises:
+            StoreError: the store does not answer, or that is rehearsed.
+        """
+        if self._drill.running:
+            self._drill.check(ops, now_us)
+        while (debt := self._debts.due(ops)) is not None:
+            await self._tending.settle(debt)

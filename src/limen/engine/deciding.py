@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from limen.core.algorithm import Seen
 from limen.core.decision import Decision, Source
@@ -11,7 +11,11 @@ from limen.core.events import Observer
 from limen.core.limit import Limit
 from limen.engine.clock import Clock, SystemClock
 from limen.engine.conclude import conclude, conclude_any, conclude_banned, conclude_one, no_limit, undecided
-from limen.engine.local import DenyCache, LocalShares
+from limen.engine.debts import Debts, Recent
+from limen.engine.deny_cache import DenyCache
+from limen.engine.drill import Drill
+from limen.engine.fleet import Fleet
+from limen.engine.local_shares import LocalShares
 from limen.engine.plan import Plan, find_rule, plain_rules, plan_check
 from limen.errors import StoreError, UsageError
 from limen.rules.key import identity_of_client
@@ -44,24 +48,29 @@ class Deciding:
         ruleset: the rules to begin with.
         source: what decisions of the store are marked with.
         clock: for everything local.
-        gateways: how many processes decide; each gets that part of a limit while the store is away.
+        gateways: how many processes decide at least; each gets its part of a limit while the store is away.
         observer: is told of every decision.
     """
 
     def __init__(
         self, ruleset: RuleSet, source: Source, clock: Clock | None, gateways: int, observer: Observer | None
     ) -> None:
-        if type(gateways) is not int or gateways < 1:
-            raise UsageError(f"gateways must be a whole number from 1, not {gateways!r}")
+        self._now_us = (clock or SystemClock()).now_us
+        self.fleet = Fleet(gateways, self._now_us)
+        """How many gateways share every limit."""
         if source == "memory" and gateways > 1:
             log.warning("memory:// is known to one process: each of %d gateways allows the whole limit", gateways)
         self._ruleset = ruleset
         self._plain = plain_rules(ruleset)
         self._source: Source = source
-        self._now_us = (clock or SystemClock()).now_us
         self._observer = observer
         self._denied = DenyCache()
-        self._shares = LocalShares(self._now_us, gateways)
+        self._shares = LocalShares(self._now_us, self.fleet)
+        self._debts = Debts(self._shares, self._now_us)
+        self._recent = Recent()
+        self._drill = Drill(self._now_us)
+        self._can_settle = False
+        """Whether the store can be charged afterwards."""
 
     @property
     def ruleset(self) -> RuleSet:
@@ -77,6 +86,41 @@ class Deciding:
         self._ruleset = ruleset = as_ruleset(rules)
         self._plain = plain_rules(ruleset)
         self._denied.clear()
+        self._debts.use_rules(ruleset)
+
+    @property
+    def drilling(self) -> float:
+        """The share of clients, in per cent, for whom an outage of the store is rehearsed now."""
+        return self._drill.percent
+
+    @property
+    def deny_cache_entries(self) -> int:
+        """Of how many buckets it is remembered here that they refused."""
+        return len(self._denied)
+
+    @property
+    def debts(self) -> Debts:
+        """What is owed to the store since it was away."""
+        return self._debts
+
+    def drill(self, percent: float, seconds: float) -> None:
+        """Rehearse an outage: decide about so many clients as if the store were away, which it is not.
+
+        Args:
+            percent: of the clients, the same ones all the time; 0 ends it.
+            seconds: how long, an hour at most.
+
+        Raises:
+            UsageError: a number that makes no sense.
+        """
+        self._drill.begin(percent, seconds)
+
+    def _store_returned(self, concerned: Callable[[str, str], bool]) -> None:
+        """A server decides again that may have forgotten what it said last: it will be reminded."""
+        for op, left, at_us in self._recent.concerning(concerned):
+            rule = self._ruleset.by_id.get(op.rule)
+            if rule is not None and rule.limit == op.limit:
+                self._debts.lower(op, left, at_us)
 
     def _planned(self, client: str, rule: str, cost: int) -> Plan:
         """`plan_check`, with a short cut for the common kind of rule."""
@@ -104,8 +148,15 @@ class Deciding:
         limit = op.limit
         if not limit.capacity:
             return conclude_banned(rule)
-        seen = self._seen_by_denied(op, now_us) if self._denied.entries else None
-        return None if seen is None else conclude_any(rule, limit, op.cost, seen, "deny_cache")
+        if not self._denied.entries:
+            return None
+        key = (op.identity, op.rule)
+        seen = self._denied.seen(key, limit, op.cost, now_us)
+        if seen is None:
+            if op.spend:
+                self._denied.asks(key, limit, op.cost, now_us)
+            return None
+        return conclude_any(rule, limit, op.cost, seen, "deny_cache")
 
     def _refused_just_now(self, client: str, rule: str, cost: int) -> Decision | None:
         """The refusal of a client that is over its limit, at the price of a dictionary: it may be asking very often.
@@ -122,6 +173,7 @@ class Deciding:
         level = entry.seen + (asked_us - entry.at_us) * limit.ticks_per_us
         if level >= cost * limit.token_ticks or level > limit.full_ticks:
             return None
+        entry.used = True
         decision = conclude_one(found, limit, cost, level, "deny_cache")
         if self._observer is not None:
             self._observer.on_decision(decision, self._now_us() - asked_us)
@@ -139,7 +191,12 @@ class Deciding:
                 rules.append(rule)
                 ops.append(op)
                 found.append(seen)
-        return conclude(Plan(rules, ops), found, "deny_cache") if ops else None
+        if ops:
+            return conclude(Plan(rules, ops), found, "deny_cache")
+        for op in plan.ops:
+            if op.enforce and op.spend:
+                self._denied.asks((op.identity, op.rule), op.limit, op.cost, now_us)
+        return None
 
     def _concluded(self, plan: Plan, seen: Sequence[Seen], asked_us: int, atomic: bool = True) -> Decision:
         """The decision, from what the store found."""
@@ -151,31 +208,44 @@ class Deciding:
         else:
             decision = conclude(plan, seen, self._source, atomic=atomic)
         if self._source == "store":
-            self._shares.store_answered = True
-            if atomic:  # else others may have held for a moment what they gave back
-                self._learn(ops, seen, decision.allowed, asked_us)
+            self._shares.answered_us = asked_us
+            if decision.allowed:
+                self._admitted(ops, seen, asked_us)
+            elif atomic:  # else others may have held for a moment what they gave back
+                self._refused(ops, seen, asked_us)
         return decision
 
-    def _learn(self, ops: Sequence[Op], found: Sequence[Seen], allowed: bool, asked_us: int) -> None:
-        """Remember who was refused; forget what was known of buckets that were spent from since."""
-        if not allowed:
-            for op, seen in zip(ops, found, strict=True):
-                if op.enforce and not op.limit.allows(seen, op.cost):
-                    self._denied.remember(op, seen, asked_us)
-        elif self._denied.entries:
-            for op in ops:
+    def _admitted(self, ops: Sequence[Op], found: Sequence[Seen], asked_us: int) -> None:
+        """Remember for a while what the store said, for it may forget it."""
+        for op, seen in zip(ops, found, strict=True):
+            if op.enforce or op.limit.allows(seen, op.cost):
+                self._recent.admitted(op, seen, asked_us)
+            if self._denied.entries and op.enforce:
+                self._denied.spent(op, op.limit.after(seen, op.cost), asked_us)
+
+    def _refused(self, ops: Sequence[Op], found: Sequence[Seen], asked_us: int) -> None:
+        """Remember who was refused. Those that would not have refused were not charged, whatever was thought here."""
+        for op, seen in zip(ops, found, strict=True):
+            if op.enforce and not op.limit.allows(seen, op.cost):
+                self._denied.remember(op, seen, asked_us)
+            elif self._denied.entries:
                 self._denied.drop((op.identity, op.rule))
 
     def _without_store(self, plan: Plan, error: StoreError, now_us: int, *, spend: bool = True) -> Decision:
         """The decision, when the store did not give one: by the local share, or 503 for rules that must hold."""
         if self._observer is not None:
-            self._observer.on_store_error(error.kind)
+            self._observer.on_store_error(error.kind, error.shard)
         for rule in plan.rules:
             if rule.on_failure == "closed" and rule.mode == "enforce":
                 return undecided(rule)
         shared = self._shares.parts(plan.ops)
-        levels = self._shares.take(shared if spend else [op._replace(spend=False) for op in shared], now_us)
+        asked = shared if spend else [op._replace(spend=False) for op in shared]
+        levels = self._shares.take(asked, now_us, error.shard or error.kind)
         decision = conclude(Plan(plan.rules, shared), levels, "local_share", spend=spend, degraded=True)
+        if spend and decision.allowed and self._can_settle:
+            for op, part, level in zip(plan.ops, shared, levels, strict=True):
+                if op.cost and part.limit.allows(level, op.cost):
+                    self._debts.spent(op)
         if decision.policy is None:
             return decision
         return decision._replace(limit=decision.policy.quota)
@@ -193,6 +263,8 @@ class Deciding:
         """Forget what is known locally of some buckets."""
         self._denied.forget(identity, rule_id, self._now_us())
         self._shares.forget(identity, rule_id)
+        self._debts.forget(identity, rule_id)
+        self._recent.forget(identity, rule_id)
 
 
 def with_cost(question: Question) -> tuple[str, str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -10,6 +10,7 @@ from limen.core.algorithm import Seen
 from limen.core.decision import Decision, Source
 from limen.core.events import Observer
 from limen.engine.blocking_slot import BlockingSlot
+from limen.engine.blocking_tending import BlockingTending
 from limen.engine.clock import Clock, SystemClock
 from limen.engine.conclude import conclude, conclude_one
 from limen.engine.deciding import Deciding, Question, as_ruleset, grant_plan, looking, with_cost
@@ -43,7 +44,8 @@ class Limiter(Deciding):
             monotonic clock.
         secret: keys the hash under which clients are known in the store; the same in every process.
         previous_secret: the secret before it, while it is being replaced: buckets are then kept under both.
-        gateways: how many processes decide; each gets that part of a limit while the store is away.
+        gateways: how many processes decide at least; each gets its part of a limit while the store is away. They
+            count themselves in the store, so more are noticed.
         deadline_ms: the longest that a decision waits for the store, and for a connection to it.
         max_connections: the most connections to one server; threads beyond them wait for one within the deadline.
         max_buckets: the most buckets that `memory://` remembers.
@@ -81,7 +83,11 @@ class Limiter(Deciding):
         self.store: Store = open_sync_store(store, clock, names, deadline_ms, max_connections, max_buckets)
         source: Source = "memory" if isinstance(self.store, MemoryStore) else "store"
         super().__init__(as_ruleset(rules), source, clock, gateways, observer)
-        self._local_slots = LocalSlots(self._now_us, source, gateways, observer)
+        self._local_slots = LocalSlots(self._now_us, source, self.fleet, observer)
+        self._tending = BlockingTending(self.store, self._debts, self.fleet, self._now_us)
+        self._can_settle = source == "store" and hasattr(self.store, "charge")
+        if hasattr(self.store, "on_return"):
+            self.store.on_return = self._store_returned
 
     def __enter__(self) -> Self:
         self.start()
@@ -97,12 +103,19 @@ class Limiter(Deciding):
         """`up`, `down`, or `memory` when there is nothing that could be down."""
         return self.store.state
 
+    @property
+    def store_shards(self) -> Mapping[str, str]:
+        """Each server of the store, as `host:port`, and whether it is `up` or `down`."""
+        shards: Mapping[str, str] = getattr(self.store, "shards", {})
+        return shards
+
     def start(self) -> None:
         """Connect to the store; returns when it answers, or after a second, for it may be away."""
         self.store.start()
 
     def close(self) -> None:
         """Hang up. `memory://` forgets all buckets."""
+        self._tending.stop()
         self.store.close()
 
     def check(self, client: str, rule: str, cost: int = 1) -> Decision:
@@ -212,7 +225,7 @@ class Limiter(Deciding):
     def _decide_each(self, plans: Sequence[Plan], take_each: TakeEach) -> list[Decision]:
         """Several decisions for one wait: those that the store must be asked for leave together."""
         asked_us = self._now_us()
-        early = [self._at_once(plan, asked_us) for plan in plans]
+        early = [self._at_once(plan, asked_us) or self._unasked(plan, asked_us) for plan in plans]
         asked = [plan for plan, decision in zip(plans, early, strict=True) if decision is None]
         answers = iter(zip(asked, take_each([plan.ops for plan in asked]), strict=True))
         decisions = [decision or self._answered(*next(answers), asked_us) for decision in early]
@@ -223,10 +236,25 @@ class Limiter(Deciding):
 
     def _asked(self, plan: Plan, asked_us: int) -> Decision:
         """The decision by the store, or without it."""
+        early = self._unasked(plan, asked_us)
+        if early is not None:
+            return early
         try:
             return self._answered(plan, self.store.take(plan.ops), asked_us)
         except StoreError as error:
             return self._answered(plan, error, asked_us)
+
+    def _unasked(self, plan: Plan, now_us: int) -> Decision | None:
+        """The decision, when these must not be asked for now. What is owed to their buckets is paid first."""
+        tending = self._tending
+        try:
+            if self._drill.running:
+                self._drill.check(plan.ops, now_us)
+            if self._debts.entries or now_us >= tending.beats_us:
+                tending.before(plan.ops, now_us)
+        except StoreError as error:
+            return self._without_store(plan, error, now_us)
+        return None
 
     def _answered(self, plan: Plan, answer: Sequence[Seen] | StoreError, asked_us: int) -> Decision:
         if isinstance(answer, StoreError):

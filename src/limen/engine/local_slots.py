@@ -10,6 +10,7 @@ from limen.core.concurrency import SlotLimit, SlotsSeen
 from limen.core.decision import Decision, Source
 from limen.core.events import Observer
 from limen.engine.conclude import no_limit
+from limen.engine.fleet import Fleet
 from limen.errors import StoreError
 from limen.rules.model import Rule
 from limen.stores.base import Slot
@@ -45,20 +46,20 @@ class LocalSlots:
     Args:
         now_us: the local clock.
         source: what decisions of the store are marked with.
-        gateways: how many processes share each limit.
+        fleet: how many processes share each limit.
         observer: is told of every decision, and when the store does not answer.
     """
 
-    def __init__(self, now_us: Callable[[], int], source: Source, gateways: int, observer: Observer | None) -> None:
+    def __init__(self, now_us: Callable[[], int], source: Source, fleet: Fleet, observer: Observer | None) -> None:
         self.now_us = now_us
         self.source: Source = source
         self.kept = MemoryStore(now_us)
-        self._gateways = gateways
+        self._fleet = fleet
         self._observer = observer
 
     def part(self, slot: Slot) -> Slot:
         """The same slot of this process's part of the limit."""
-        capacity = -(-slot.limit.capacity // self._gateways)
+        capacity = -(-slot.limit.capacity // self._fleet.size)
         return slot._replace(limit=replace(slot.limit, capacity=capacity))
 
     def decided(self, decision: Decision, asked_us: int) -> None:
@@ -69,4 +70,4 @@ class LocalSlots:
     def unheard(self, error: StoreError) -> None:
         """Tell whoever wants to know that the store did not answer."""
         if self._observer is not None:
-            self._observer.on_store_error(error.kind)
+            self._observer.on_store_error(error.kind, error.shard)

@@ -15,8 +15,21 @@ from typing import NamedTuple, Protocol
 
 from limen.core.algorithm import ALGORITHMS, AnyLimit, Seen
 from limen.core.concurrency import SlotLimit, SlotsSeen
+from limen.core.loans import Claim
 
-__all__ = ["AsyncStore", "Op", "Slot", "Store", "bucket_name", "bucket_names"]
+__all__ = [
+    "AsyncSharedStore",
+    "AsyncStore",
+    "Borrow",
+    "Charge",
+    "Lent",
+    "Op",
+    "SharedStore",
+    "Slot",
+    "Store",
+    "bucket_name",
+    "bucket_names",
+]
 
 
 class Op(NamedTuple):
@@ -34,6 +47,43 @@ class Op(NamedTuple):
     """False: answer as if, take nothing."""
     colocate: str = ""
     """A label: the buckets of one label are kept where they can be decided together in one step."""
+
+
+class Borrow(NamedTuple):
+    """A lease to take, to take anew, or to give back: what a gateway says of it, and what it wants.
+
+    `store.borrow(borrow)` answers what was `Lent`. It is optional on a store of your own; without it nothing is lent.
+    """
+
+    op: Op
+    """The bucket, one of tokens; `cost` is how many whole tokens are wanted, 0 to give back only."""
+    claim: Claim
+
+
+class Lent(NamedTuple):
+    """What came of it."""
+
+    tokens: int
+    """Whole tokens lent now, on top of what was kept: no more than was wanted, may be on loan, and half of what is
+    there."""
+    kept: int
+    """Of the tokens that the gateway had left, those that the store knows of. They last as long as the new ones."""
+    seen: Seen
+    """What is in the bucket afterwards."""
+
+
+class Charge(NamedTuple):
+    """What a bucket is charged with afterwards: for what was admitted without the store, or forgotten by it.
+
+    `store.charge(charge)` takes `op.cost` tokens, or as many as there are, once for each name; then no more than `most`
+    is left. It answers what is there. It is optional on a store of your own; without it nothing is settled.
+    """
+
+    op: Op
+    most: int | None
+    """In the unit of `seen[0]`: ticks of a token bucket, else whole tokens. None: no such bound."""
+    name: bytes
+    """16 random bytes, or none when `op.cost` is 0."""
 
 
 class Slot(NamedTuple):
@@ -95,6 +145,22 @@ class AsyncStore(Protocol):
     async def close(self) -> None: ...
 
 
+class AsyncSharedStore(AsyncStore, Protocol):
+    """What a store that many processes share can do besides; a store of your own may leave it out."""
+
+    async def charge(self, charge: Charge) -> Seen:
+        """Charge a bucket for what was admitted without the store, or forgotten by it."""
+
+    async def borrow(self, borrow: Borrow) -> Lent:
+        """Take a lease on tokens, take it anew, or give it back."""
+
+    async def beat(self, gateway: str) -> tuple[int, int]:
+        """This gateway is alive; how many are now, and how many were at one time within the last ten minutes."""
+
+    async def leave(self, gateway: str) -> None:
+        """This gateway is gone."""
+
+
 class Store(Protocol):
     """The same for code that blocks; safe to use from many threads."""
 
@@ -118,3 +184,15 @@ class Store(Protocol):
     def release(self, slot: Slot) -> bool: ...
 
     def close(self) -> None: ...
+
+
+class SharedStore(Store, Protocol):
+    """What a store that many processes share can do besides, for code that blocks."""
+
+    def charge(self, charge: Charge) -> Seen: ...
+
+    def borrow(self, borrow: Borrow) -> Lent: ...
+
+    def beat(self, gateway: str) -> tuple[int, int]: ...
+
+    def leave(self, gateway: str) -> None: ...

@@ -1,0 +1,97 @@
+"""What a limiter for code that blocks does beside its decisions. It has no task of its own: now and then a call does it
+before its own question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import cast
+from uuid import uuid4
+
+from limen.engine.debts import Debt, Debts
+from limen.engine.fleet import Fleet
+from limen.engine.tending import BEAT_S
+from limen.errors import StoreError
+from limen.stores.base import Op, SharedStore, Store
+from limen.stores.fork import begin_anew_after_fork
+
+__all__ = ["BlockingTending"]
+
+BEAT_US = round(BEAT_S * 1_000_000)
+PAID_WITH_A_BEAT = 8
+
+
+class BlockingTending:
+    """Heartbeats, and what is owed.
+
+    Args:
+        store: the counter store.
+        debts: what is owed to it.
+        fleet: is told how many gateways there are.
+        now_us: the local clock.
+    """
+
+    def __init__(self, store: Store, debts: Debts, fleet: Fleet, now_us: Callable[[], int]) -> None:
+        self._store = cast("SharedStore", store)
+        self._debts = debts
+        self._fleet = fleet
+        self._now_us = now_us
+        self._name = uuid4().hex
+        self._beats = hasattr(store, "beat")
+        self._has_beaten = False
+        self.beats_us: float = 0 if self._beats else inf
+        """When somebody should say that this process is alive."""
+        begin_anew_after_fork(self)
+
+    def before(self, ops: Sequence[Op], now_us: int) -> None:
+        """Pay what is owed to these buckets. Now and then, show that this process lives, and pay others.
+
+        Raises:
+            StoreError: the store does not answer.
+        """
+        while (debt := self._debts.due(ops)) is not None:
+            self.settle(debt)
+        if now_us >= self.beats_us:
+            self.beats_us = now_us + BEAT_US
+            self._beat()
+
+    def stop(self) -> None:
+        """Say goodbye."""
+        if self._has_beaten and self._store.state == "up":
+            self._has_beaten = False
+            _quietly(lambda: self._store.leave(self._name))
+
+    def settle(self, debt: Debt) -> None:
+        """Pay a debt.
+
+        Raises:
+            StoreError: nobody knows whether it is paid; it is owed still.
+        """
+        assert debt.charge is not None
+        try:
+            self._store.charge(debt.charge)
+        except BaseException:
+            self._debts.failed(debt)
+            raise
+        self._debts.settled(debt)
+
+    def begin_after_fork(self) -> None:
+        """A child is another gateway."""
+        self._name, self._has_beaten = uuid4().hex, False
+        self.beats_us = 0 if self._beats else inf
+
+    def _beat(self) -> None:
+        if self._store.state != "up":
+            return
+        self._fleet.heard(*self._store.beat(self._name))
+        self._has_beaten = True
+        for debt in self._debts.oldest(PAID_WITH_A_BEAT):
+            self.settle(debt)
+
+
+def _quietly(question: Callable[[], None]) -> None:
+    """Tell a store that may be away."""
+    try:
+        question()
+    except StoreError:
+        return

@@ -1,0 +1,229 @@
+"""What this gateway owes the store: tokens that it admitted without it, and levels that the store may have forgotten.
+
+    admitted by the local share ──► spent ──(the store answers again)──► charged once, under a name
+    admitted by the store       ──► recent ──(it may have forgotten)───► lowered to what was left then
+
+A charge is `min(spent, deficit)` (`core.share`) and carries a name, so that one whose answer was lost is repeated
+without being made twice. Lowering needs no name: a bucket that held X tokens at some moment holds at most X and what
+has grown since, whoever says so and however often. So a failover that lost the last seconds is mended by those who
+admitted something in them, exactly, and one that lost nothing is left as it is.
+
+Both are paid before the next question about the same bucket, and bit by bit for buckets that nobody asks about.
+Plain functions, no await. Threads may share them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from os import urandom
+from threading import Lock
+
+from limen.core.algorithm import Seen
+from limen.core.concurrency import SlotLimit
+from limen.engine.deny_cache import Key
+from limen.engine.local_shares import LocalShares
+from limen.rules.ruleset import RuleSet
+from limen.stores.base import Charge, Op
+from limen.stores.fork import begin_anew_after_fork
+
+__all__ = ["Debt", "Debts", "Recent"]
+
+NAME_BYTES = 16
+
+
+class Debt:
+    """What is owed to one bucket."""
+
+    __slots__ = ("asked_us", "at_us", "busy", "charge", "left", "op", "spent")
+
+    def __init__(self, op: Op) -> None:
+        self.op = op
+        self.spent = 0
+        """Whole tokens that were admitted without the store and are not charged yet."""
+        self.left: Seen | None = None
+        """What was left in it at `at_us`, as the store itself said."""
+        self.at_us = 0
+        self.charge: Charge | None = None
+        """What the store is asked for, or was asked for without an answer."""
+        self.busy = False
+        """Whether somebody is asking: what others ask after that is decided after that."""
+        self.asked_us = 0
+
+    @property
+    def is_paid(self) -> bool:
+        return not self.spent and self.left is None and self.charge is None
+
+    def most_left(self, now_us: int) -> int | None:
+        """What can be in it by now at most, in the unit of what is seen; None when nobody knows."""
+        if self.left is None:
+            return None
+        limit = self.op.limit
+        most = limit.later(self.left, now_us - self.at_us, limit.capacity, limit.capacity)
+        return most if most is None or isinstance(most, int) else int(most[0])
+
+
+class Debts:
+    """What is owed, by bucket.
+
+    Args:
+        shares: the local shares, which know how much of what was spent has grown back.
+        now_us: the local clock.
+        most: how many buckets are remembered; beyond it the oldest are forgotten.
+    """
+
+    def __init__(self, shares: LocalShares, now_us: Callable[[], int], most: int = 100_000) -> None:
+        self.entries: dict[Key, Debt] = {}
+        self.paid = 0
+        """How many charges the store has made."""
+        self.lost = 0
+        """How many debts were forgotten because there were too many."""
+        self._shares = shares
+        self._now_us = now_us
+        self._most = most
+        self._lock = Lock()
+        begin_anew_after_fork(self)
+
+    def spent(self, op: Op) -> None:
+        """The local share has admitted it."""
+        with self._lock:
+            self._debt(op).spent += op.cost
+
+    def lower(self, op: Op, left: Seen, at_us: int) -> None:
+        """The store may have forgotten that it left `left` in this bucket at `at_us`."""
+        with self._lock:
+            debt = self._debt(op)
+            if debt.left is None or at_us >= debt.at_us:
+                debt.left, debt.at_us = left, at_us
+
+    def due(self, ops: Sequence[Op]) -> Debt | None:
+        """A debt to pay before these are asked for. Whoever gets it says how that went: `settled` or `failed`."""
+        with self._lock:
+            for op in ops:
+                debt = self.entries.get((op.identity, op.rule))
+                if debt is not None and self._take_up(debt):
+                    return debt
+        return None
+
+    def oldest(self, count: int) -> list[Debt]:
+        """Some debts to pay, the oldest first."""
+        with self._lock:
+            return [debt for debt in list(islice(self.entries.values(), count)) if self._take_up(debt)]
+
+    def settled(self, debt: Debt) -> None:
+        """The store has done it."""
+        with self._lock:
+            self.paid += 1
+            if debt.charge is not None and debt.charge.most is not None and debt.at_us <= debt.asked_us:
+                debt.left = None
+            debt.charge, debt.busy = None, False
+            if debt.is_paid:
+                self.entries.pop(_key(debt.op), None)
+
+    def failed(self, debt: Debt) -> None:
+        """Nobody knows whether the store has done it: it is owed still, under the same name, and others come first."""
+        with self._lock:
+            debt.busy = False
+            if self.entries.pop(_key(debt.op), None) is not None:
+                self.entries[_key(debt.op)] = debt
+
+    def use_rules(self, ruleset: RuleSet) -> None:
+        """Other rules are in force: what is owed is owed under those."""
+        with self._lock:
+            for key, debt in list(self.entries.items()):
+                rule = ruleset.by_id.get(debt.op.rule)
+                limit = None if rule is None else rule.limit
+                if limit is None or isinstance(limit, SlotLimit) or limit.algorithm != debt.op.limit.algorithm:
+                    del self.entries[key]
+                elif limit != debt.op.limit:
+                    debt.op, debt.left = debt.op._replace(limit=limit), None
+
+    def forget(self, identity: str, rule: str | None) -> None:
+        """Nothing is owed to one bucket, or to all buckets of an identity: they were reset."""
+        with self._lock:
+            for key in [key for key in self.entries if key[0] == identity and rule in (None, key[1])]:
+                del self.entries[key]
+
+    def begin_after_fork(self) -> None:
+        """In a child process: what is owed is the parent's to pay."""
+        self._lock = Lock()
+        self.entries = {}
+
+    def _debt(self, op: Op) -> Debt:
+        debt = self.entries.get(_key(op))
+        if debt is None:
+            if len(self.entries) >= self._most:
+                del self.entries[next(iter(self.entries))]
+                self.lost += 1
+            debt = self.entries[_key(op)] = Debt(op._replace(enforce=True, spend=True))
+        return debt
+
+    def _take_up(self, debt: Debt) -> bool:
+        """Make up the charge of a debt; False when somebody is at it already, or nothing is owed any more."""
+        if debt.busy:
+            return False
+        debt.asked_us = self._now_us()
+        debt.charge = self._charge(debt)
+        if debt.charge is None:
+            del self.entries[_key(debt.op)]
+            return False
+        debt.busy = True
+        return True
+
+    def _charge(self, debt: Debt) -> Charge | None:
+        """What to ask for; a charge that was asked for already stays as it is, but for what may be left by now."""
+        most = debt.most_left(debt.asked_us)
+        if most is None:
+            debt.left = None
+        if debt.charge is not None and debt.charge.name:
+            return debt.charge._replace(most=most)
+        tokens = self._shares.owed(debt.op, debt.spent) if debt.spent else 0
+        debt.spent = 0
+        if not tokens and most is None:
+            return None
+        return Charge(debt.op._replace(cost=tokens), most, urandom(NAME_BYTES) if tokens else b"")
+
+
+class Recent:
+    """Buckets that the store admitted something from in the last ten to twenty seconds, and what was in them then.
+
+    Args:
+        most: how many are remembered, twice at most; of more, the last ones.
+    """
+
+    PERIOD_US = 10_000_000
+
+    def __init__(self, most: int = 50_000) -> None:
+        self._most = most
+        self._now: dict[Key, tuple[Op, Seen, int]] = {}
+        self._before: dict[Key, tuple[Op, Seen, int]] = {}
+        self._turns_us = 0
+
+    def admitted(self, op: Op, seen: Seen, asked_us: int) -> None:
+        """The store has taken the cost of `op` from what it saw."""
+        if asked_us >= self._turns_us or len(self._now) >= self._most:
+            self._turn(asked_us)
+        self._now[op.identity, op.rule] = (op, seen, asked_us)
+
+    def concerning(self, concerned: Callable[[str, str], bool]) -> list[tuple[Op, Seen, int]]:
+        """Of those whose identity and label are concerned: the operation, what was left after it, and when."""
+        known = {**self._before, **self._now}
+        return [
+            (op, op.limit.after(seen, op.cost), at_us)
+            for op, seen, at_us in known.values()
+            if concerned(op.identity, op.colocate)
+        ]
+
+    def forget(self, identity: str, rule: str | None) -> None:
+        """Forget one bucket, or all buckets of an identity."""
+        for known in (self._now, self._before):
+            for key in [key for key in list(known) if key[0] == identity and rule in (None, key[1])]:
+                known.pop(key, None)
+
+    def _turn(self, now_us: int) -> None:
+        self._before, self._now = self._now, {}
+        self._turns_us = now_us + self.PERIOD_US
+
+
+def _key(op: Op) -> Key:
+    return op.identity, op.rule
