@@ -37,7 +37,7 @@ from limen.stores.memory import MemoryStore
 from limen.stores.memory_aio import AsyncMemoryStore
 from limen.stores.valkey.aio import AsyncValkeyStore
 from limen.stores.valkey.names import Names
-from limen.stores.valkey.script import Commands, the_script
+from limen.stores.valkey.script import GATEWAYS, Commands, the_script
 from limen.stores.valkey.sync import ValkeyStore
 from limen.stores.valkey.url import parse_target
 from limen.testing import ManualClock
@@ -170,6 +170,15 @@ OUR_KEYS = re.compile(rb"limen\{[A-Za-z0-9+/]{22}\}([A-Za-z0-9+/]{22})?(:[0-9a-f
 """Buckets; with labels; slots; and what was taken, to be given back."""
 
 
+NOT_BUCKETS = {Names(None).tag(GATEWAYS)}
+"""Keys that say nothing of a client."""
+
+
+def buckets_in(store: redis.Redis) -> list[bytes]:
+    """The keys of buckets and slots."""
+    return [key for key in store.scan_iter("limen{*") if key not in NOT_BUCKETS]
+
+
 class Door:
     """A limiter of any kind, asked in one way."""
 
@@ -232,6 +241,7 @@ class Lab:
         shared._store = (
             AsyncMemoryStore(self._memory) if self.redis is None else _virtual(shared._store, self._store_clock.now_us)
         )
+        shared._tending._store = shared._store
         return Door(await self._opened.enter_async_context(shared))
 
     def _blocking(self, rules: list[Rule], options: dict[str, Any]) -> Limiter:
@@ -242,6 +252,7 @@ class Lab:
             limiter = Limiter(self._url, rules, **options)
             commands = _virtual_commands(self._store_clock.now_us)
             limiter.store = ValkeyStore(parse_target(self._url), commands, PATIENT_MS)
+        limiter._tending._store = limiter.store
         return limiter
 
     async def bucket(self, capacity: int, refill_per_sec: float | Fraction, **options: Any) -> Door:
@@ -262,9 +273,9 @@ class Lab:
         self.at(self._store_clock.now_us() / 1_000_000 - ORIGIN_S + seconds)
 
     def stored(self) -> list[bytes]:
-        """The limiter's keys in a shared store."""
+        """The keys of buckets and slots in a shared store."""
         assert self.redis is not None
-        return list(self.redis.scan_iter("limen{*"))
+        return buckets_in(self.redis)
 
     def store_calls(self) -> int:
         """How often the shared store was asked to decide."""

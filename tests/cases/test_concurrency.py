@@ -270,6 +270,10 @@ def test_CC_10_hits_of_one_instant_count_one_by_one(valkey_url: str, kind: str) 
     assert sorted(each.allowed for each in found) == [False] * 5 + [True] * 5
 
 
+HEARTBEATS = 10
+"""More than there can be meanwhile."""
+
+
 def evalsha_calls(url: str) -> int:
     with redis.Redis.from_url(url.replace("valkey", "redis")) as store:
         return int(store.info("commandstats").get("cmdstat_evalsha", {}).get("calls", 0))
@@ -287,7 +291,7 @@ async def test_CC_11_200_callers_of_one_key_are_asked_for_once_each_and_none_sta
 
         await asyncio.gather(*(caller() for _ in range(200)))
     _nobody_starves(waits, 200 * 25)
-    assert evalsha_calls(valkey_url) - before == 200 * 25
+    assert 0 <= evalsha_calls(valkey_url) - before - 200 * 25 < HEARTBEATS
 
 
 def test_CC_11_200_threads_on_one_key_are_asked_for_once_each_and_none_starves(valkey_url: str) -> None:
@@ -303,7 +307,7 @@ def test_CC_11_200_threads_on_one_key_are_asked_for_once_each_and_none_starves(v
         in_threads(200, caller)
         assert len(limiter.store.node.pool) <= 16
     _nobody_starves(waits, 200 * 25)
-    assert evalsha_calls(valkey_url) - before == 200 * 25
+    assert 0 <= evalsha_calls(valkey_url) - before - 200 * 25 < HEARTBEATS
 
 
 def _nobody_starves(waits: list[float], calls: int) -> None:

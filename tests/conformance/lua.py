@@ -10,9 +10,9 @@ from itertools import count
 import hiredis
 
 from limen.core.algorithm import Seen
-from limen.stores.base import Op
+from limen.stores.base import Borrow, Charge, Lent, Op
 from limen.stores.valkey.names import Names
-from limen.stores.valkey.script import Commands, parse_seen, the_script
+from limen.stores.valkey.script import Commands, parse_alive, parse_lent, parse_seen, the_script
 
 __all__ = ["START_US", "Lua"]
 
@@ -51,6 +51,30 @@ class Lua:
         self._at(now_us)
         return parse_seen(self.ask(self._commands.grant(self._named(op), tokens, for_us)), [op])[0]
 
+    def borrow(self, borrow: Borrow, now_us: int) -> Lent:
+        self._at(now_us)
+        return parse_lent(self.ask(self._commands.borrow(borrow._replace(op=self._named(borrow.op)))))
+
+    def charge(self, charge: Charge, now_us: int) -> Seen:
+        self._at(now_us)
+        renamed = charge._replace(op=self._named(charge.op))
+        return parse_seen(self.ask(self._commands.charge(renamed)), [charge.op])[0]
+
+    def beat(self, gateway: str, now_us: int) -> tuple[int, int]:
+        self._at(now_us)
+        return parse_alive(self.ask(self._commands.beat(gateway)))
+
+    def leave(self, gateway: str, now_us: int) -> None:
+        self._at(now_us)
+        self.ask(self._commands.leave(gateway))
+
+    def overwrite_gateways(self, value: bytes | None) -> None:
+        """Put something else where it is kept who is alive; None: something of another type."""
+        key = self._commands.gateways_key("")
+        self.ask(hiredis.pack_command(("DEL", key)))
+        words = ("SET", key, value, "EX", 60) if value is not None else ("SADD", key, "what is this")
+        self.ask(hiredis.pack_command(words))
+
     def take_remembered(self, ops: Sequence[Op], undo: bytes, now_us: int) -> Sequence[Seen]:
         """Take so that it can be given back."""
         self._at(now_us)
@@ -61,6 +85,12 @@ class Lua:
         """How many buckets were given back."""
         self._at(now_us)
         return self.ask(self._commands.undo([self._named(op) for op in ops], undo))
+
+    def lives_ms(self, op: Op) -> int:
+        """For how many milliseconds the key of a bucket lives."""
+        found = self.ask(hiredis.pack_command(("PTTL", self._commands.names.key(self._named(op).identity))))
+        assert isinstance(found, int)
+        return found
 
     def ask(self, command: bytes) -> object:
         self._socket.sendall(command)

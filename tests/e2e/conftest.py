@@ -19,6 +19,11 @@ LIMEN = [sys.executable, "-c", "from limen.apps.cli import main; main()"]
 NOTHING: Mapping[str, str] = {}
 
 
+def without_settings() -> dict[str, str]:
+    """The environment, but for what Limen would read there."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("LIMEN_")}
+
+
 class Running(NamedTuple):
     """A process of Limen, ready."""
 
@@ -52,7 +57,7 @@ def limen(tmp_path: Path, find_port: Callable[[], int]) -> Iterator[Callable[...
                 stderr=errors,
                 text=True,
                 start_new_session=True,
-                env={**{name: value for name, value in os.environ.items() if not name.startswith("LIMEN_")}, **env},
+                env={**without_settings(), "LIMEN_STATE": str(tmp_path / "state"), "LIMEN_DRAIN_S": "0", **env},
             )
         started.append(process)
         watchdog = threading.Timer(60, process.kill)  # a process that never gets ready must not hang the test

@@ -4,14 +4,95 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import hiredis
 import pytest
 
+from tests.faults.fleet.firewall import Firewall
+from tests.faults.fleet.row import Row
+from tests.topologies.servers import Cluster, Server
+
 Answer = Callable[[list[bytes]], Any]
+
+
+PASSED = pytest.StashKey[bool]()
+LONG_S = 900
+
+
+class Length(NamedTuple):
+    """How long a fault lasts: the short form runs by default, the long one with `-m long`."""
+
+    name: str
+
+    def pick(self, short: Any, long: Any) -> Any:
+        return short if self.name == "short" else long
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "long: a fault at its full length; only with -m long")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Either the short forms or, with `-m long` or LIMEN_LONG, the long ones."""
+    other = "short" if "long" in config.option.markexpr or os.environ.get("LIMEN_LONG") else "long"
+    left_out = [item for item in items if _length_of(item) == other]
+    items[:] = [item for item in items if _length_of(item) != other]
+    config.hook.pytest_deselected(items=left_out)
+
+
+def _length_of(item: pytest.Item) -> str:
+    """`short` or `long` for the rows; empty for a test that has one form."""
+    asked = getattr(item, "callspec", None)
+    return str(asked.params.get("length", "")) if asked else ""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    report = yield
+    if call.when == "call":
+        item.stash[PASSED] = report.passed
+    return report
+
+
+@pytest.fixture(params=["short", pytest.param("long", marks=[pytest.mark.long, pytest.mark.timeout(LONG_S)])])
+def length(request: pytest.FixtureRequest) -> Length:
+    return Length(request.param)
+
+
+@pytest.fixture
+def row(request: pytest.FixtureRequest, length: Length) -> Iterator[Row]:
+    """What `test_F01_…` writes down for the documentation."""
+    number = request.node.originalname.split("_")[1]
+    row = Row(f"F{int(number[1:])}", length.name)
+    yield row
+    row.write(request.node.stash.get(PASSED, False))
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Three primaries and three replicas, in step, to be broken."""
+    cluster = Cluster("valkey", tmp_path / "cluster", replicas=1)
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """One server, to be broken."""
+    server = Server("valkey", tmp_path / "server", "--enable-debug-command", "local", "--busy-reply-threshold", "200")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def wall() -> Iterator[Firewall]:
+    with Firewall() as wall:
+        yield wall
 
 
 class RespServer:

@@ -77,7 +77,20 @@ def test_what_is_no_id_is_refused(rule_id: Any) -> None:
         ({"rollout": 101}, "rollout", "rollout is a whole per cent from 0 to 100, not 101"),
         ({"rollout": 0.5}, "rollout", "not 0.5"),
         ({"rollout": True}, "rollout", "not True"),
-        ({"lease": {"size": 50}}, "lease", "is not supported"),
+        ({"lease": "on"}, "lease", "'on' is not supported; write off, auto or {size: 50, ttl: 1s}"),
+        ({"lease": {"size": 50}}, "lease", "more than a tenth of the capacity 100; write size: 10 or less"),
+        ({"lease": {"size": 1}}, "lease", "a lease has 2 tokens or more, not 1"),
+        ({"lease": {"size": 2.5}}, "lease", "the size of a lease is a whole number of tokens, not 2.5"),
+        ({"lease": {"size": True}}, "lease", "not True"),
+        ({"lease": {"ttl": "1s"}}, "lease", "lease has no size; write {size: 50, ttl: 1s}, or auto"),
+        ({"lease": {"size": 5, "tll": 1}}, "lease", "lease has no field 'tll'; it knows size and ttl"),
+        ({"lease": {"size": 5, "ttl": "3s"}}, "lease", "a lease lasts 0.1 to 2 seconds, not 3"),
+        ({"lease": {"size": 5, "ttl": float("nan")}}, "lease", "a lease lasts 0.1 to 2 seconds, not nan"),
+        ({"lease": {"size": 5, "ttl": "soon"}}, "lease", "is not a length of time"),
+        ({"lease": "auto", "key_by": ["ip"]}, "lease", "anybody can make up ip; leases need a key_by with client"),
+        ({"lease": "auto", "key_by": ["header.x-tenant"]}, "lease", "anybody can make up header.x-tenant"),
+        ({"lease": "auto", "algorithm": "fixed_window"}, "lease", "a fixed_window lends nothing; use a token_bucket"),
+        ({"lease": "auto", "limit": None, "capacity": 100, "refill_per_sec": 0}, "lease", "write lease: off"),
         ({"regions": "shared"}, "regions", "'shared' is not supported; write local"),
         ({"colocate": 5}, "colocate", "must be a label such as login"),
         ({"tags": "auth"}, "tags", "must be a list of texts, not 'auth'"),
@@ -191,3 +204,11 @@ def test_a_document_holds_what_was_written_and_no_defaults() -> None:
     assert hash(rule) == hash(Rule(**rule.to_document()))
     assert rule != make()
     assert repr(rule).startswith("Rule(id='search', match={'path': '/x'}")
+
+
+def test_a_rule_that_guards_logins_is_closed_while_the_store_is_away_and_cannot_be_open() -> None:
+    assert Rule("login", limit="5/minute", tags=["auth"]).on_failure == "closed"
+    assert Rule("login", limit="5/minute", tags=["auth"], on_failure="closed").on_failure == "closed"
+    with pytest.raises(RuleError, match="rules with the tag 'auth' are closed while the store is away"):
+        Rule("login", limit="5/minute", tags=["auth"], on_failure="open")
+    assert Rule("search", limit="5/minute", tags=["authors"]).on_failure == "open"

@@ -12,11 +12,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from limen.adapters.asgi_types import Receive, Scope, Send, live, refuse, send_reply
-from limen.adapters.check_question import Check, batch_of, look, question
+from limen.adapters.check_question import Check, batch_of, look, question, wanted
 from limen.adapters.http import denial
+from limen.adapters.identity import BadIdentity, Identify, guarded, nobody
 from limen.adapters.json_body import ClientGone, Refused, parse_json, read_body
 from limen.adapters.problem import Reply, json_reply, problem
 from limen.core.decision import Decision
+from limen.engine.explain import Explanation
 from limen.engine.plan import plan_check
 from limen.errors import UsageError
 from limen.rules.request import Request
@@ -42,16 +44,19 @@ class CheckLimiter(Protocol):
     async def check(self, client: str, rule: str, cost: int = 1) -> Decision: ...
     async def check_request(self, request: Request) -> Decision: ...
     async def peek(self, client: str, rule: str, cost: int = 1) -> Decision: ...
+    async def explain(self, request: Request) -> Explanation: ...
 
 
 class CheckApi:
-    """An ASGI app with `POST /v1/check`, `POST /v1/check/batch`, `GET /v1/state`, `/healthz`, `/readyz`, `/metrics`.
+    """An ASGI app with `POST /v1/check`, `POST /v1/check/batch`, `GET /v1/state`, `GET /v1/explain`, `/healthz`,
+    `/readyz`, `/metrics`.
 
     Args:
         limiter: an `AsyncLimiter`; whoever made it starts and closes it.
         ready: whether this process should get traffic, and details for people.
         metrics: the body and content type of `/metrics`; without it there is no such path.
         body_timeout_s: the longest that a request body may take to arrive; then 408.
+        identify: gives the identity behind the API key that a question of `/v1/explain` carries, as a gateway would.
     """
 
     def __init__(
@@ -61,14 +66,17 @@ class CheckApi:
         ready: Callable[[], tuple[bool, Mapping[str, Any]]] = lambda: (True, {}),
         metrics: Callable[[], tuple[bytes, str]] | None = None,
         body_timeout_s: float = 10.0,
+        identify: Identify = nobody,
     ) -> None:
         self.limiter = limiter
         self._ready = ready
         self._body_timeout_s = body_timeout_s
+        self._identify = guarded(identify)
         self._routes: dict[str, tuple[str, Handler]] = {
             "/v1/check": ("POST", self._check),
             "/v1/check/batch": ("POST", self._batch),
             "/v1/state": ("GET", self._state),
+            "/v1/explain": ("GET", self._explain),
             "/healthz": ("GET", self._health),
             "/readyz": ("GET", self._readiness),
         }
@@ -118,6 +126,25 @@ class CheckApi:
     async def _state(self, scope: Scope, receive: Receive) -> Reply:
         asked = self._possible(look(scope["query_string"]))
         return shown(await self.limiter.peek(asked.client, asked.rule, asked.cost))
+
+    async def _explain(self, scope: Scope, receive: Receive) -> Reply:
+        request, derived = self._identified(wanted(scope["query_string"]), scope)
+        found = (await self.limiter.explain(request)).to_json()
+        if derived:
+            found["client"]["from"] = "api_key"
+        return json_reply(200, found)
+
+    def _identified(self, request: Request, scope: Scope) -> tuple[Request, bool]:
+        """The request of whoever's API key came with the question, if that names no client; whether it is so."""
+        if request.client is not None:
+            return request, False
+        identity = self._identify(scope)
+        if isinstance(identity, BadIdentity):
+            raise Refused(400, identity.detail)
+        if identity.client is None:
+            return request, False
+        plan, user = request.plan or identity.plan, request.user or identity.user
+        return request._replace(client=identity.client, plan=plan, user=user), True
 
     def _item(self, index: int, document: object) -> Check | Request:
         """What an item of a batch asks."""

@@ -11,10 +11,11 @@ from limen.errors import UsageError
 from limen.rules.model import MAX_COST, check_cost
 from limen.rules.request import Request
 
-__all__ = ["MAX_BATCH", "Check", "batch_of", "look", "question"]
+__all__ = ["MAX_BATCH", "Check", "batch_of", "look", "question", "wanted"]
 
 MAX_BATCH = 1000
 BY_RULE = ("client", "rule", "cost")
+HEADER = "header"
 BY_REQUEST = ("method", "path", "host", "client", "plan", "user", "ip", "headers")
 
 
@@ -68,6 +69,29 @@ def look(query: bytes) -> Check:
         raise Refused(422, "The query has 'client' and 'rule' and perhaps 'cost', each once, and nothing else.")
     cost = asked.get("cost", "1")
     return _check(asked, int(cost) if _is_number(cost) else cost)
+
+
+def wanted(query: bytes) -> Request:
+    """A request from `path=…`, perhaps with method, host, client, plan, user, ip, and `header=Name: value` any often.
+
+    Raises:
+        Refused: 422, with the field that is wrong.
+    """
+    pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
+    headers = [value for name, value in pairs if name == HEADER]
+    document: dict[str, Any] = {name: value for name, value in pairs if name != HEADER}
+    known = (*BY_REQUEST[:-1], HEADER)
+    if len(document) + len(headers) != len(pairs) or any(name not in known for name in document):
+        raise Refused(422, f"The query has {', '.join(known)}, each once but header, and nothing else.")
+    _text(document, "path")
+    return _request({**document, "headers": dict(map(_header, headers))})
+
+
+def _header(line: str) -> tuple[str, str]:
+    name, colon, value = line.partition(":")
+    if not colon or not name.strip():
+        raise Refused(422, "'header' is written 'Name: value'.")
+    return name.strip(), value.strip()
 
 
 def _is_number(text: str) -> bool:

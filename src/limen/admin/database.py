@@ -69,6 +69,16 @@ class Database:
                 async with self._writer.begin() as connection:
                     yield connection
 
+    async def complete(self) -> None:
+        """Make the tables that were not there when an older Limen made the database.
+
+        Raises:
+            RulesUnavailable: the database does not answer, or does not let us.
+        """
+        async with self.writing() as connection:
+            await lock_for_creation(connection)
+            await connection.run_sync(metadata.create_all)
+
     async def is_made(self) -> bool:
         """Whether its tables are there. Makes none.
 

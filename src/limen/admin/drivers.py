@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from threading import Thread
 from typing import Any
 from weakref import WeakSet
 
-from sqlalchemy import event
+from sqlalchemy import Insert, Table, event
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from limen.errors import MissingExtra, SettingsError
 
-__all__ = ["READING", "WRITING", "Workers", "engine_for", "lock_for_creation", "prepare_file"]
+__all__ = [
+    "READING", "WRITING", "Workers", "engine_for", "insert_if_absent", "lock_for_creation", "now_s", "prepare_file"
+]  # fmt: skip
 
 STATEMENT_TIMEOUT_S = 2
 """A statement that takes longer is given up, waiting for somebody else's change included."""
@@ -135,3 +139,18 @@ async def lock_for_creation(connection: AsyncConnection) -> None:
     """Hold others off until the end of this writing transaction. In SQLite the transaction itself does."""
     if connection.dialect.name == "postgresql":
         await connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({CREATION_LOCK})")
+
+
+async def now_s(connection: AsyncConnection) -> float:
+    """Unix time by the clock that all share: that of the server, or of this machine, where the file is."""
+    if connection.dialect.name == "postgresql":
+        found = await connection.exec_driver_sql("SELECT extract(epoch FROM clock_timestamp())::float8")
+        return float(found.scalar_one())
+    return time.time()
+
+
+def insert_if_absent(connection: AsyncConnection, table: Table, **values: Any) -> Insert:
+    """An INSERT that does nothing when the row is there."""
+    if connection.dialect.name == "postgresql":
+        return postgresql.insert(table).values(values).on_conflict_do_nothing()
+    return sqlite.insert(table).values(values).on_conflict_do_nothing()

@@ -10,15 +10,18 @@ from typing import Annotated
 from limen.admin.bodies import client_body, rule_body
 from limen.admin.buckets import Buckets, grant_body, grant_from, rule_to_reset
 from limen.admin.clients import client_name
+from limen.admin.fleet_routes import add_fleet_routes
 from limen.admin.http_io import answer, problem, read_json
 from limen.admin.openapi import CLIENT_BODY, DESCRIPTION, GRANT_BODY, PROBLEMS, RESET_BODY, RULE_BODY
 from limen.admin.precondition import Precondition, precondition
 from limen.admin.problems import conflict_reply, error_reply, problem_reply
 from limen.admin.service import AdminService
+from limen.admin.stored_rules import rule_of
 from limen.errors import Conflict, LimenError, MissingExtra
+from limen.rules.bound import bound_of, bound_to_document
 
 try:
-    from fastapi import APIRouter, Depends, FastAPI, Header, HTTPException, Request, Response
+    from fastapi import APIRouter, Depends, FastAPI, Header, HTTPException, Query, Request, Response
     from fastapi.exceptions import RequestValidationError
     from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
     from starlette.exceptions import HTTPException as AnyHTTPException
@@ -49,7 +52,9 @@ def admin_app(service: AdminService, buckets: Buckets, token: str | None = None)
         redirect_slashes=False,
     )
     guards = [] if token is None else [Depends(_Guard(token).check)]
-    app.include_router(_router(_Routes(service), _BucketRoutes(buckets)), dependencies=guards)
+    router = _router(_Routes(service), _BucketRoutes(buckets))
+    add_fleet_routes(router, service)
+    app.include_router(router, dependencies=guards)
     app.add_exception_handler(LimenError, _on_limen_error)
     app.add_exception_handler(AnyHTTPException, _on_http_error)
     app.add_exception_handler(RequestValidationError, _on_bad_parameter)
@@ -97,6 +102,15 @@ class _Routes:
         if not condition.holds(rule.version):
             return Response(status_code=304, headers=_etag(rule.version))
         return answer(rule_body(rule), 200, _etag(rule.version))
+
+    async def get_bound(self, rule_id: str, gateways: Annotated[int, Query(ge=1)] = 1) -> Response:
+        """How far beyond its limit a rule can go, with so many gateways at least, and what that is made of."""
+        rule = await self._service.rule(rule_id)
+        if rule is None:
+            return _missing("rule", rule_id)
+        count = max(gateways, (await self._service.fleet()).most)
+        bound = bound_of(rule_of(rule), count)
+        return answer({"rule": rule_id, "bound": bound and bound_to_document(bound, count)})
 
     async def put_rule(self, request: Request, rule_id: str, condition: Condition, dry_run: bool = False) -> Response:
         """Make a rule, or replace it."""
@@ -148,6 +162,7 @@ def _router(routes: _Routes, buckets: _BucketRoutes) -> APIRouter:
     add = router.add_api_route
     add("/rules", routes.list_rules, methods=["GET"], tags=["rules"])
     add("/rules/{rule_id}", routes.get_rule, methods=["GET"], tags=["rules"])
+    add("/rules/{rule_id}/bound", routes.get_bound, methods=["GET"], tags=["rules"])
     add("/rules/{rule_id}", routes.put_rule, methods=["PUT"], tags=["rules"], openapi_extra=RULE_BODY)
     add("/rules/{rule_id}", routes.delete_rule, methods=["DELETE"], tags=["rules"], status_code=204)
     # A client's name may be an address such as 2001:db8::/64, so it may hold a slash.

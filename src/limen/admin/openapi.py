@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["CLIENT_BODY", "DESCRIPTION", "GRANT_BODY", "PROBLEMS", "RESET_BODY", "RULE_BODY"]
+__all__ = ["CLIENT_BODY", "DESCRIPTION", "DRILL_BODY", "GRANT_BODY", "PROBLEMS", "RESET_BODY", "RULE_BODY"]
 
 Json = dict[str, Any]
 
@@ -93,6 +93,22 @@ GRANT: Json = {
     "examples": [{"client": "acme", "rule": "search", "tokens": 50, "for": "1h"}],
 }
 
+DRILL: Json = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["what", "percent", "seconds"],
+    "properties": {
+        "what": {"enum": ["store-down"]},
+        "percent": {"type": "number", "exclusiveMinimum": 0, "maximum": 100, "description": "of the clients"},
+        "seconds": {
+            "oneOf": [{"type": "number", "exclusiveMinimum": 0}, TEXT],
+            "description": "seconds, or as 90s, 15m; at most an hour",
+        },
+        "reason": {**TEXT, "maxLength": 256, "description": "for the log of every gateway"},
+    },
+    "examples": [{"what": "store-down", "percent": 10, "seconds": 60, "reason": "game day"}],
+}
+
 PROBLEM: Json = {
     "type": "object",
     "required": ["type", "title", "status", "detail"],
@@ -124,6 +140,7 @@ RULE_BODY = _body(RULE)
 CLIENT_BODY = _body(CLIENT)
 RESET_BODY = _body(RESET, required=False)
 GRANT_BODY = _body(GRANT)
+DRILL_BODY = _body(DRILL)
 
 _MEANINGS = {
     400: "not JSON",

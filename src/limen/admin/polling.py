@@ -7,49 +7,61 @@ stays in force, the failure is reported, and the next look tries again.
 from __future__ import annotations
 
 import asyncio
-import random
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Hashable
-from typing import Generic, Self, TypeVar
+from typing import Generic, TypeVar
 
+from limen.admin.repeating import Repeating
 from limen.errors import RulesUnavailable
 
-__all__ = ["Poller"]
+__all__ = ["Poller", "ignore_look"]
 
 Mark = TypeVar("Mark", bound=Hashable)
 
 JITTER = 0.1
-"""Intervals vary by this share, so that a fleet that was started together does not ask together."""
 FIRST_INTERVAL_S = 1.0
 """The longest wait between looks while nothing has been loaded yet."""
+STALE_LOOKS, STALE_S = 3, 5.0
+"""What is in force may be old when no look has gone well for so many intervals and seconds."""
 
 
-class Poller(ABC, Generic[Mark]):
+def ignore_look() -> None:
+    """Nobody asks when the last look was."""
+
+
+class Poller(Repeating, Generic[Mark]):
     """A task that keeps something loaded. Subclasses say how to look and how to load.
 
     Args:
         interval_s: seconds between two looks, on average.
         on_error: is told of every look or load that failed; must not raise.
         now: Unix time in seconds.
+        on_look: is told after every look, whether it failed or not; must not raise.
 
     Attributes:
         last_error: what the latest look failed with; None when it went well.
+        last_look: Unix time of the latest look that went well; None before the first.
         last_reload: Unix time of the latest successful load; None before the first.
     """
 
     def __init__(
-        self, interval_s: float, on_error: Callable[[Exception], None], now: Callable[[], float] = time.time
+        self,
+        interval_s: float,
+        on_error: Callable[[Exception], None],
+        now: Callable[[], float] = time.time,
+        on_look: Callable[[], None] = ignore_look,
     ) -> None:
+        super().__init__(JITTER)
         self._interval_s = interval_s
         self._on_error = on_error
+        self._on_look = on_look
         self._now = now
         self._mark: Mark | None = None
-        self._poked = asyncio.Event()
         self._loaded = asyncio.Event()
         self._loading = asyncio.Lock()
-        self._task: asyncio.Task[None] | None = None
         self.last_error: Exception | None = None
+        self.last_look: float | None = None
         self.last_reload: float | None = None
 
     @abstractmethod
@@ -59,29 +71,6 @@ class Poller(ABC, Generic[Mark]):
     @abstractmethod
     async def load(self) -> Mark:
         """Load what there is now and hand it on. Returns what was loaded."""
-
-    def start(self) -> None:
-        """Begin. Needs a running event loop; returns before anything is loaded."""
-        if self._task is None:
-            self._task = asyncio.create_task(self._run(), name=type(self).__name__)
-
-    async def stop(self) -> None:
-        """End, in the middle of a look too. What was loaded stays in force."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
-
-    async def __aenter__(self) -> Self:
-        self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
-
-    def poke(self) -> None:
-        """Look at once: somebody knows that there is something new."""
-        self._poked.set()
 
     async def first_load(self, timeout: float) -> None:
         """Wait until something is loaded.
@@ -95,6 +84,15 @@ class Poller(ABC, Generic[Mark]):
         except TimeoutError:
             raise self.last_error or RulesUnavailable(f"no rules were loaded within {timeout:g} s") from None
 
+    async def loaded(self) -> None:
+        """Wait until something is loaded, as long as it takes."""
+        await self._loaded.wait()
+
+    @property
+    def stale(self) -> bool:
+        """Whether several looks in a row have failed, or none has gone well yet."""
+        return self.last_look is None or self._now() - self.last_look > STALE_LOOKS * self._interval_s + STALE_S
+
     async def load_now(self) -> None:
         """Load what there is, without waiting for a look.
 
@@ -103,16 +101,11 @@ class Poller(ABC, Generic[Mark]):
         """
         async with self._loading:  # an older state that is still being loaded must not come in after a newer one
             self._mark = await self.load()
-            self.last_reload = self._now()
+            self.last_reload = self.last_look = self._now()
             self._loaded.set()
 
-    async def _run(self) -> None:
-        while True:
-            self._poked.clear()
-            await self._look_once()
-            await self._rest()
-
-    async def _look_once(self) -> None:
+    async def once(self) -> None:
+        """Look, and load when there is something new. A failure is reported, never raised."""
         try:
             if await self.look() != self._mark or self._mark is None:
                 await self.load_now()
@@ -121,11 +114,8 @@ class Poller(ABC, Generic[Mark]):
             self._on_error(error)
         else:
             self.last_error = None
+            self.last_look = self._now()
+        self._on_look()
 
-    async def _rest(self) -> None:
-        interval_s = self._interval_s if self._loaded.is_set() else min(self._interval_s, FIRST_INTERVAL_S)
-        try:
-            async with asyncio.timeout(interval_s * random.uniform(1 - JITTER, 1 + JITTER)):
-                await self._poked.wait()
-        except TimeoutError:
-            return
+    def pause_s(self) -> float:
+        return self._interval_s if self._loaded.is_set() else min(self._interval_s, FIRST_INTERVAL_S)

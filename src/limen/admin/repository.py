@@ -9,13 +9,14 @@ from typing import Self
 
 from limen.admin.api_keys import KEPT, Secrets
 from limen.admin.records import Snapshot, StoredClient, StoredRule
-from limen.errors import MissingExtra
+from limen.errors import MissingExtra, RulesUnavailable
 
 try:
     from sqlalchemy import select, update
 
     from limen.admin.change import Change
     from limen.admin.database import Database
+    from limen.admin.presence import Presence
     from limen.admin.queries import read_client, read_clients, read_revision, read_rule, read_rules
     from limen.admin.schema import meta
 except ModuleNotFoundError as error:
@@ -34,6 +35,9 @@ class Repository:
         previous: the secret before it, while it is being replaced; KEPT for the one that the database made.
         now: Unix time in seconds.
 
+    Attributes:
+        presence: who runs on these rules, and whether an outage is rehearsed.
+
     Every method raises `RulesUnavailable` while the database does not answer.
     """
 
@@ -41,17 +45,18 @@ class Repository:
         self,
         url: str,
         secret: bytes | None = None,
-        now: Callable[[], float] = time.time,
+        now: Callable[[], float] | None = None,
         *,
         previous: bytes | None = None,
     ) -> None:
         self._database = Database(url)
         self._secret, self._previous = secret, previous
-        self._secrets: Secrets | None = None
-        self._now = now
+        self._kept: str | None = None
+        self._now = now or time.time
+        self.presence = Presence(self._database, now)
 
     @classmethod
-    async def open(cls, url: str, secret: bytes | None = None, now: Callable[[], float] = time.time) -> Self:
+    async def open(cls, url: str, secret: bytes | None = None, now: Callable[[], float] | None = None) -> Self:
         """A repository whose database is there and has its tables."""
         repository = cls(url, secret, now)
         try:
@@ -77,16 +82,31 @@ class Repository:
 
     async def secrets(self) -> Secrets:
         """The deployment secret, which API keys and bucket names are hashed with, and the one before it."""
-        if self._secrets is None:
-            current = await self._kept_secret() if self._secret is None else self._secret
-            previous = await self._kept_secret() if self._previous == KEPT.encode() else self._previous
-            self._secrets = Secrets(current, previous)
-        return self._secrets
+        return self.secrets_with(await self.kept_secret())
 
-    async def _kept_secret(self) -> bytes:
-        """The one that the database made."""
-        async with self._database.reading() as connection:
-            return bytes.fromhex((await connection.execute(select(meta.c.secret))).scalar_one())
+    def secrets_with(self, kept: str | None) -> Secrets:
+        """The same, when the one that the database made is known, in hex.
+
+        Raises:
+            RulesUnavailable: that one is needed and not given.
+        """
+        made = None if kept is None else bytes.fromhex(kept)
+        current = made if self._secret is None else self._secret
+        previous = made if self._previous == KEPT.encode() else self._previous
+        if current is None or (made is None and self._needs_kept):
+            raise RulesUnavailable("the rules were saved while LIMEN_SECRET was set; set it again")
+        return Secrets(current, previous)
+
+    async def kept_secret(self) -> str | None:
+        """The one that the database made, in hex; None when it is of no use here."""
+        if self._kept is None and self._needs_kept:
+            async with self._database.reading() as connection:
+                self._kept = str((await connection.execute(select(meta.c.secret))).scalar_one())
+        return self._kept
+
+    @property
+    def _needs_kept(self) -> bool:
+        return self._secret is None or self._previous == KEPT.encode()
 
     async def snapshot(self) -> Snapshot:
         """Everything, as it was at one moment."""

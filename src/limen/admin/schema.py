@@ -4,6 +4,11 @@ meta       one row: the revision that every change moves on by one, and the secr
 rules      one row for each rule there ever was; a deleted one keeps its row, so that its versions go on
 clients    who there is, and on which plan
 api_keys   keyed hashes of API keys; a key itself is stored nowhere
+gateways   who decides by these rules: a row for each process, renewed every two seconds
+peaks      how many were alive at most, minute by minute
+drills     outages that are rehearsed
+
+The last three came later than the others. They are made when they are first used, so older databases stay readable.
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    Float,
     ForeignKey,
     Index,
     Integer,
@@ -22,7 +28,7 @@ from sqlalchemy import (
     Text,
 )
 
-__all__ = ["SCHEMA_VERSION", "api_keys", "clients", "meta", "metadata", "rules"]
+__all__ = ["SCHEMA_VERSION", "api_keys", "clients", "drills", "gateways", "meta", "metadata", "peaks", "rules"]
 
 SCHEMA_VERSION = 1
 
@@ -72,4 +78,36 @@ api_keys = Table(
     Column("client_id", ForeignKey("clients.id"), nullable=False),
     Column("revision", BigInteger, nullable=False),
     Index(None, "client_id"),
+)
+
+gateways = Table(
+    "gateways",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("host", String(255), nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("started", BigInteger, nullable=False),
+    Column("revision", BigInteger, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("store", String(16), nullable=False),
+    Column("drill_percent", Float, nullable=False),
+    Column("last_seen", BigInteger, nullable=False),  # Unix time in seconds, by the clock of the database
+)
+
+peaks = Table(
+    "peaks",
+    metadata,
+    Column("minute", BigInteger, primary_key=True, autoincrement=False),  # since 1970
+    Column("most", Integer, nullable=False),
+)
+
+drills = Table(
+    "drills",
+    metadata,
+    Column("what", String(32), primary_key=True),
+    Column("percent", Float, nullable=False),
+    Column("started", BigInteger, nullable=False),
+    Column("ends", BigInteger, nullable=False),
+    Column("reason", String(256), nullable=False),
 )

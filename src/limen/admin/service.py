@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from limen.admin.clients import client_fields, client_name
+from limen.admin.drills import drill_from
 from limen.admin.precondition import ANYTHING, Precondition
-from limen.admin.records import StoredClient, StoredRule
+from limen.admin.records import Drill, Fleet, StoredClient, StoredRule
 from limen.admin.repository import Repository
 from limen.admin.stored_rules import readable_rules, text_of
 from limen.errors import Problem, RuleError
@@ -158,6 +159,26 @@ class AdminService:
             deleted = await change.delete_client(client_name(client), condition)
         await self._tell(dry_run)
         return deleted
+
+    async def fleet(self) -> Fleet:
+        """Who runs on these rules, and what is rehearsed."""
+        return await self._repository.presence.fleet()
+
+    async def start_drill(self, document: object) -> Drill:
+        """Rehearse an outage on every gateway, within seconds and for a time.
+
+        Raises:
+            RuleError: a field is wrong.
+        """
+        drill = await self._repository.presence.start_drill(drill_from(document))
+        await self.changed()
+        return drill
+
+    async def end_drill(self) -> Drill | None:
+        """End what is rehearsed; what that was, if anything."""
+        drill = await self._repository.presence.end_drill()
+        await self.changed()
+        return drill
 
     async def _tell(self, dry_run: bool) -> None:
         if not dry_run:

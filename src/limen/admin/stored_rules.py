@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from limen.admin.records import StoredRule
@@ -11,8 +11,9 @@ from limen.admin.strict_json import json_from_text
 from limen.errors import Problem, RuleError, UsageError
 from limen.rules.model import Rule
 from limen.rules.parse import rule_from_mapping
+from limen.rules.ruleset import RuleSet
 
-__all__ = ["document_of", "readable_rules", "rule_of", "text_of"]
+__all__ = ["document_of", "readable_rules", "rule_of", "ruleset_of", "text_of"]
 
 
 def text_of(document: Mapping[str, Any]) -> str:
@@ -61,6 +62,15 @@ def readable_rules(stored: Iterable[StoredRule]) -> list[Rule]:
     if problems:
         raise RuleError(problems)
     return rules
+
+
+def ruleset_of(stored: Sequence[StoredRule], revision: int) -> RuleSet:
+    """The set that the rules are together, with the versions that they are at.
+
+    Raises:
+        RuleError: one of them is not a rule, or they do not go together.
+    """
+    return RuleSet(readable_rules(stored), revision, {row.id: row.version for row in stored})
 
 
 def _unreadable(stored: StoredRule, reason: str) -> RuleError:

@@ -8,7 +8,7 @@ from limen.adapters.proxy import ReverseProxy
 from limen.apps.backend import Backend
 from limen.apps.doors import gateway_door, ops_door, service_door
 from limen.apps.listening import bound
-from limen.apps.serving import serving, stop_signal
+from limen.apps.serving import Stop, serving, stop_signal
 from limen.apps.settings import Listen, Shared, require_token
 
 __all__ = ["run_gateway", "run_service"]
@@ -24,9 +24,9 @@ async def run_gateway(settings: Shared, upstream: str, listen: Listen, ops: List
         proxy = ReverseProxy(upstream, trusted_proxies=settings.trusted_proxies)
         async with Backend(settings) as backend, proxy:
             apps = [gateway_door(backend, proxy), ops_door(backend)]
-            async with serving(*[(app, *door) for app, door in zip(apps, doors, strict=False)]):
+            async with serving(stop, *[(app, *door) for app, door in zip(apps, doors, strict=False)]):
                 print(f"gateway on {listen.url} in front of {upstream}", flush=True)
-                await stop.wait()
+                await _drained(backend, stop)
 
 
 async def run_service(settings: Shared, listen: Listen, token: str | None) -> None:
@@ -34,6 +34,16 @@ async def run_service(settings: Shared, listen: Listen, token: str | None) -> No
     require_token(listen, token)
     stop = stop_signal()
     with bound(listen) as listener:
-        async with Backend(settings) as backend, serving((service_door(backend, token), listen, listener)):
+        async with (
+            Backend(settings, "service") as backend,
+            serving(stop, (service_door(backend, token), listen, listener)),
+        ):
             print(f"service on {listen.url}", flush=True)
-            await stop.wait()
+            await _drained(backend, stop)
+
+
+async def _drained(backend: Backend, stop: Stop) -> None:
+    """Wait until it is told to stop, and then until traffic had time to go elsewhere."""
+    await stop.wait()
+    backend.drain()
+    await stop.hurried(backend.settings.drain_s)

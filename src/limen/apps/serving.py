@@ -1,4 +1,8 @@
-"""HTTP servers of one process: bind first, say why when that fails, and stop together."""
+"""HTTP servers of one process: bind first, say why when that fails, and stop together.
+
+Told to stop, a process drains: it says so and goes on serving for a moment, so that traffic can go elsewhere. Then it
+accepts nothing more, and requests in progress end. Told twice, it ends at once.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from limen.apps.http_protocol import BoundedHttpProtocol
 from limen.apps.settings import Listen
 from limen.errors import SettingsError
 
-__all__ = ["serving", "stop_signal"]
+__all__ = ["Stop", "serving", "stop_signal"]
 
 GRACE_S = 10
 """How long requests in progress may take when the server is told to stop."""
@@ -28,9 +32,39 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         yield
 
+    def hang_up(self) -> None:
+        """End without waiting for anybody."""
+        self.force_exit = True
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+
+
+class Stop:
+    """What a process was told by SIGINT and SIGTERM."""
+
+    def __init__(self) -> None:
+        self._told = asyncio.Event()
+        self._hurry = asyncio.Event()
+
+    def tell(self) -> None:
+        """Told once it stops, told again it ends at once."""
+        (self._hurry if self._told.is_set() else self._told).set()
+
+    async def wait(self) -> None:
+        """Wait until it is told to stop."""
+        await self._told.wait()
+
+    async def hurried(self, seconds: float | None = None) -> bool:
+        """Wait so long, or until it is told to end at once; whether it was."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._hurry.wait()
+        except TimeoutError:
+            return False
+
 
 @contextlib.asynccontextmanager
-async def serving(*apps: tuple[Any, Listen, socket.socket]) -> AsyncIterator[None]:
+async def serving(stop: Stop, *apps: tuple[Any, Listen, socket.socket]) -> AsyncIterator[None]:
     """Serve each app on its socket while the block runs; then let requests in progress end."""
     servers = [_Server(_config(app, listen)) for app, listen, _ in apps]
     tasks = [
@@ -43,15 +77,28 @@ async def serving(*apps: tuple[Any, Listen, socket.socket]) -> AsyncIterator[Non
     finally:
         for server in servers:
             server.should_exit = True
-        await asyncio.gather(*tasks)
+        await _ended(servers, tasks, stop)
 
 
-def stop_signal() -> asyncio.Event:
-    """An event that SIGINT or SIGTERM sets. Taken before anything else starts, no signal comes too early."""
-    told = asyncio.Event()
+def stop_signal() -> Stop:
+    """What SIGINT and SIGTERM tell. Taken before anything else starts, no signal comes too early."""
+    stop = Stop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, told.set)
-    return told
+        asyncio.get_running_loop().add_signal_handler(number, stop.tell)
+    return stop
+
+
+async def _ended(servers: Sequence[_Server], tasks: Sequence[asyncio.Task[None]], stop: Stop) -> None:
+    """Wait until requests in progress have ended, unless somebody is in a hurry."""
+    hurry = asyncio.create_task(stop.hurried(), name="hurry")
+    ended: asyncio.Future[Any] = asyncio.gather(*tasks)
+    either: list[asyncio.Future[Any]] = [hurry, ended]
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    if not ended.done():
+        for server in servers:
+            server.hang_up()
+    hurry.cancel()
+    await ended
 
 
 async def _started(servers: Sequence[uvicorn.Server], tasks: Sequence[asyncio.Task[None]]) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from limen.errors import SettingsError
 
-__all__ = ["Listen", "Shared", "require_token"]
+__all__ = ["Listen", "Shared", "default_state", "require_token"]
 
 MIN_SECRET = 16
 FIELD_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^`|~-]+")
@@ -26,12 +28,14 @@ class Shared:
         rules_db: URL of the rules database.
         secret: keys the hashes of clients and API keys; by default the one that is kept with the rules.
         previous_secret: the one before it, while it is being replaced; `kept-with-the-rules` for that of the database.
-        gateways: how many processes decide; each gets that part of a limit while the store is away.
+        gateways: how many processes decide at least; each gets that part of a limit while the store is away.
         deadline_ms: the longest that a decision waits for the store.
         poll_s: seconds between two looks at the rules.
         api_key_header: the request field that holds the API key.
         trusted_proxies: networks whose X-Forwarded-For is believed.
         dialects: of the response fields.
+        state: the folder for the last good rules; None keeps none, for there is no place.
+        drain_s: how long a process that was told to stop goes on serving, so that traffic can go elsewhere.
     """
 
     store: str
@@ -44,6 +48,8 @@ class Shared:
     api_key_header: str = "X-API-Key"
     trusted_proxies: tuple[str, ...] = ()
     dialects: tuple[str, ...] = ("ietf-11", "legacy")
+    state: Path | None = field(default_factory=lambda: default_state(os.environ))
+    drain_s: float = 1.0
 
     def __post_init__(self) -> None:
         _check_secrets(self.secret, self.previous_secret)
@@ -51,8 +57,21 @@ class Shared:
             raise SettingsError(f"deadline_ms must be between 0.5 and 1000, not {self.deadline_ms}")
         if not 0.1 <= self.poll_s <= 30:
             raise SettingsError(f"poll_s must be between 0.1 and 30, not {self.poll_s}")
+        if not 0 <= self.drain_s <= 300:
+            raise SettingsError(f"drain_s must be between 0 and 300, not {self.drain_s}")
         if not FIELD_NAME.fullmatch(self.api_key_header):
             raise SettingsError(f"{self.api_key_header!r} is not the name of a header; write it like X-API-Key")
+
+
+def default_state(environment: Mapping[str, str]) -> Path | None:
+    """The user's folder for what programs keep (XDG base directories, 0.8); None for one who has no home."""
+    given = environment.get("XDG_STATE_HOME", "")
+    if given.startswith("/"):
+        return Path(given) / "limen"
+    try:
+        return Path.home() / ".local" / "state" / "limen"
+    except RuntimeError:
+        return None
 
 
 def _check_secrets(secret: str | None, previous: str | None) -> None:

@@ -49,7 +49,7 @@ async def run_up(
         )
         demo = Listen(port=demo_listener.getsockname()[1])
         store = settings.store or stack.enter_context(embedded_store(data / "store"))
-        async with Backend(replace(settings, store=store)) as backend:
+        async with Backend(replace(settings, store=store), "up") as backend:
             await _prepare(backend, rules)
             async with ReverseProxy(upstream or demo.url, trusted_proxies=settings.trusted_proxies) as proxy:
                 doors: list[tuple[object, Listen, socket.socket]] = [
@@ -57,7 +57,7 @@ async def run_up(
                     (service_door(backend, token), admin, admin_listener),
                     (demo_upstream, demo, demo_listener),
                 ]
-                async with serving(*doors):
+                async with serving(stop, *doors):
                     print(banner(listen.url, admin.url, upstream or "a demo API", store), flush=True)
                     await stop.wait()
 

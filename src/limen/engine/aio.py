@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 from limen.core.decision import Decision, Source
 from limen.core.events import Observer
 from limen.engine.async_slot import AsyncSlot, Departures
+from limen.engine.borrowing import AsyncBorrowing
 from limen.engine.clock import Clock, SystemClock
 from limen.engine.conclude import conclude
 from limen.engine.deciding import Deciding, Question, as_ruleset, grant_plan, looking, with_cost
+from limen.engine.explain import Explanation
 from limen.engine.freshness import Freshness
+from limen.engine.lease import Lease
 from limen.engine.local_slots import LocalSlots, new_holder
 from limen.engine.open_store import open_store
 from limen.engine.plan import Plan, plan_request, plan_slot
@@ -23,7 +26,7 @@ from limen.errors import StoreError
 from limen.rules.model import Rule
 from limen.rules.request import Request
 from limen.rules.ruleset import RuleSet
-from limen.stores.base import AsyncStore, Op
+from limen.stores.base import AsyncSharedStore, AsyncStore, Op
 
 __all__ = ["AsyncLimiter"]
 
@@ -74,6 +77,11 @@ class AsyncLimiter(Deciding):
         self._departures = Departures()
         self._tending = Tending(self._store, self._debts, self.fleet)
         self._freshness = Freshness(self._now_us)
+        self._borrowing = AsyncBorrowing(
+            self._leases, lambda question: cast(AsyncSharedStore, self._store).borrow(question)
+        )
+        if source == "store" and hasattr(self._store, "borrow"):
+            self._leases.begin(ruleset)
         self._can_settle = source == "store" and hasattr(self._store, "charge")
         if hasattr(self._store, "on_return"):
             self._store.on_return = self._store_returned
@@ -123,6 +131,7 @@ class AsyncLimiter(Deciding):
         if self._rules_source is not None:
             await self._rules_source.stop()
         self._freshness.stop()
+        await self._borrowing.finish()
         await self._tending.stop()
         await self._departures.finish()
         await self._store.close()
@@ -155,6 +164,16 @@ class AsyncLimiter(Deciding):
         except StoreError as error:
             return self._without_store(plan, error, now_us, spend=False)
         return conclude(plan, seen, self._source, spend=False)
+
+    async def explain(self, request: Request) -> Explanation:
+        """Why `check_request` would answer what it would answer now, rule by rule; nothing is spent."""
+        plan = plan_request(self._ruleset, request)
+        plan, now_us = plan._replace(ops=looking(plan)), self._now_us()
+        try:
+            self._drill.check(plan.ops, now_us)
+            return self._explained(request, plan, await self._store.take(plan.ops) if plan.ops else (), now_us)
+        except StoreError as error:
+            return self._explained_without_store(request, plan, error, now_us)
 
     async def check_many(self, questions: Iterable[Question]) -> list[Decision]:
         """`check` for each of (client, rule) or (client, rule, cost), in their order; each is decided for itself. They
@@ -212,11 +231,15 @@ class AsyncLimiter(Deciding):
 
     async def _decide(self, plan: Plan) -> Decision:
         asked_us = self._now_us()
-        decision = self._at_once(plan, asked_us)
+        decision = self._leased(plan, asked_us) if self._leases.held else None
+        if decision is None:
+            decision = self._at_once(plan, asked_us)
         if decision is None:
             try:
                 if self._debts.entries or self._drill.running:
                     await self._before_asking(plan.ops, asked_us)
+                if self._denied.entries:
+                    self._goes_to_store(plan.ops, asked_us)
                 seen = await self._store.take(plan.ops)
             except StoreError as error:
                 decision = self._without_store(plan, error, asked_us)
@@ -225,7 +248,13 @@ class AsyncLimiter(Deciding):
                 decision = self._concluded(plan, seen, asked_us, atomic)
         if self._observer is not None:
             self._observer.on_decision(decision, self._now_us() - asked_us)
+        if self._leases.terms:
+            self._borrow(self._leases.noted(plan, decision))
         return decision
+
+    def _borrow(self, asked: Sequence[Lease]) -> None:
+        if asked:
+            self._borrowing.begin(asked)
 
     async def _before_asking(self, ops: Sequence[Op], now_us: int) -> None:
         """Pay what is owed to these buckets.

@@ -39,8 +39,9 @@ class BlockingTending:
         self._name = uuid4().hex
         self._beats = hasattr(store, "beat")
         self._has_beaten = False
-        self.beats_us: float = 0 if self._beats else inf
-        """When somebody should say that this process is alive."""
+        self.beats_us: float = inf
+        """When somebody should say that this process is alive: not in one that asks for a moment and ends."""
+        self._begin()
         begin_anew_after_fork(self)
 
     def before(self, ops: Sequence[Op], now_us: int) -> None:
@@ -53,7 +54,7 @@ class BlockingTending:
             self.settle(debt)
         if now_us >= self.beats_us:
             self.beats_us = now_us + BEAT_US
-            self._beat()
+            _quietly(self._beat)
 
     def stop(self) -> None:
         """Say goodbye."""
@@ -78,7 +79,11 @@ class BlockingTending:
     def begin_after_fork(self) -> None:
         """A child is another gateway."""
         self._name, self._has_beaten = uuid4().hex, False
-        self.beats_us = 0 if self._beats else inf
+        self._begin()
+
+    def _begin(self) -> None:
+        if self._beats:
+            self.beats_us = self._now_us() + BEAT_US
 
     def _beat(self) -> None:
         if self._store.state != "up":
@@ -90,7 +95,7 @@ class BlockingTending:
 
 
 def _quietly(question: Callable[[], None]) -> None:
-    """Tell a store that may be away."""
+    """Tell a store that may be away: whoever decides finds that out, and says so."""
     try:
         question()
     except StoreError:

@@ -30,12 +30,14 @@ from limen.stores.fork import begin_anew_after_fork
 __all__ = ["Debt", "Debts", "Recent"]
 
 NAME_BYTES = 16
+NAMED_US = 540_000_000
+"""How long a charge is repeated: a store knows for ten minutes which ones it made."""
 
 
 class Debt:
     """What is owed to one bucket."""
 
-    __slots__ = ("asked_us", "at_us", "busy", "charge", "left", "op", "spent")
+    __slots__ = ("asked_us", "at_us", "busy", "charge", "left", "named_us", "op", "spent")
 
     def __init__(self, op: Op) -> None:
         self.op = op
@@ -48,7 +50,8 @@ class Debt:
         """What the store is asked for, or was asked for without an answer."""
         self.busy = False
         """Whether somebody is asking: what others ask after that is decided after that."""
-        self.asked_us = 0
+        self.asked_us = self.named_us = 0
+        """When it was asked for last, and under this name for the first time."""
 
     @property
     def is_paid(self) -> bool:
@@ -77,7 +80,7 @@ class Debts:
         self.paid = 0
         """How many charges the store has made."""
         self.lost = 0
-        """How many debts were forgotten because there were too many."""
+        """How many debts were forgotten, because there were too many or the store was away for too long."""
         self._shares = shares
         self._now_us = now_us
         self._most = most
@@ -176,7 +179,10 @@ class Debts:
         if most is None:
             debt.left = None
         if debt.charge is not None and debt.charge.name:
-            return debt.charge._replace(most=most)
+            if debt.asked_us - debt.named_us < NAMED_US:
+                return debt.charge._replace(most=most)
+            self.lost += 1
+        debt.named_us = debt.asked_us
         tokens = self._shares.owed(debt.op, debt.spent) if debt.spent else 0
         debt.spent = 0
         if not tokens and most is None:

@@ -14,12 +14,16 @@ from limen.engine.conclude import conclude, conclude_any, conclude_banned, concl
 from limen.engine.debts import Debts, Recent
 from limen.engine.deny_cache import DenyCache
 from limen.engine.drill import Drill
+from limen.engine.explain import Explanation, explain
 from limen.engine.fleet import Fleet
+from limen.engine.lease import Lease
+from limen.engine.leases import Leases
 from limen.engine.local_shares import LocalShares
 from limen.engine.plan import Plan, find_rule, plain_rules, plan_check
 from limen.errors import StoreError, UsageError
 from limen.rules.key import identity_of_client
 from limen.rules.model import Rule
+from limen.rules.request import Request
 from limen.rules.ruleset import RuleSet
 from limen.stores.base import Op
 
@@ -69,6 +73,7 @@ class Deciding:
         self._debts = Debts(self._shares, self._now_us)
         self._recent = Recent()
         self._drill = Drill(self._now_us)
+        self._leases = Leases(self._now_us, self.fleet, self._recent, self._denied)
         self._can_settle = False
         """Whether the store can be charged afterwards."""
 
@@ -87,6 +92,7 @@ class Deciding:
         self._plain = plain_rules(ruleset)
         self._denied.clear()
         self._debts.use_rules(ruleset)
+        self._borrow(self._leases.use_rules(ruleset))
 
     @property
     def drilling(self) -> float:
@@ -103,6 +109,11 @@ class Deciding:
         """What is owed to the store since it was away."""
         return self._debts
 
+    @property
+    def leases(self) -> Leases:
+        """What this gateway has borrowed."""
+        return self._leases
+
     def drill(self, percent: float, seconds: float) -> None:
         """Rehearse an outage: decide about so many clients as if the store were away, which it is not.
 
@@ -117,6 +128,7 @@ class Deciding:
 
     def _store_returned(self, concerned: Callable[[str, str], bool]) -> None:
         """A server decides again that may have forgotten what it said last: it will be reminded."""
+        self._leases.doubt(concerned)
         for op, left, at_us in self._recent.concerning(concerned):
             rule = self._ruleset.by_id.get(op.rule)
             if rule is not None and rule.limit == op.limit:
@@ -128,6 +140,19 @@ class Deciding:
         if plain is None or type(cost) is not int or cost < 0:
             return plan_check(self._ruleset, client, rule, cost)
         return _new(Plan, ((plain[0],), (_new(Op, ("client=" + client, rule, plain[1], cost, True, True, "")),)))
+
+    def _borrow(self, asked: Sequence[Lease]) -> None:
+        """Ask the store about leases."""
+        raise NotImplementedError
+
+    def _leased(self, plan: Plan, now_us: int) -> Decision | None:
+        """The decision out of leases, if they are enough, unless an outage is rehearsed with this client."""
+        if self._drill.running:
+            try:
+                self._drill.check(plan.ops, now_us)
+            except StoreError:
+                return None
+        return self._leases.spend(plan)
 
     def _at_once(self, plan: Plan, now_us: int) -> Decision | None:
         """The decision, when no store is needed for it."""
@@ -148,15 +173,8 @@ class Deciding:
         limit = op.limit
         if not limit.capacity:
             return conclude_banned(rule)
-        if not self._denied.entries:
-            return None
-        key = (op.identity, op.rule)
-        seen = self._denied.seen(key, limit, op.cost, now_us)
-        if seen is None:
-            if op.spend:
-                self._denied.asks(key, limit, op.cost, now_us)
-            return None
-        return conclude_any(rule, limit, op.cost, seen, "deny_cache")
+        seen = self._seen_by_denied(op, now_us) if self._denied.entries else None
+        return None if seen is None else conclude_any(rule, limit, op.cost, seen, "deny_cache")
 
     def _refused_just_now(self, client: str, rule: str, cost: int) -> Decision | None:
         """The refusal of a client that is over its limit, at the price of a dictionary: it may be asking very often.
@@ -191,12 +209,13 @@ class Deciding:
                 rules.append(rule)
                 ops.append(op)
                 found.append(seen)
-        if ops:
-            return conclude(Plan(rules, ops), found, "deny_cache")
-        for op in plan.ops:
-            if op.enforce and op.spend:
+        return conclude(Plan(rules, ops), found, "deny_cache") if ops else None
+
+    def _goes_to_store(self, ops: Sequence[Op], now_us: int) -> None:
+        """These are about to be asked for: others of clients that were just refused are held to what they leave."""
+        for op in ops:
+            if op.enforce:
                 self._denied.asks((op.identity, op.rule), op.limit, op.cost, now_us)
-        return None
 
     def _concluded(self, plan: Plan, seen: Sequence[Seen], asked_us: int, atomic: bool = True) -> Decision:
         """The decision, from what the store found."""
@@ -250,6 +269,20 @@ class Deciding:
             return decision
         return decision._replace(limit=decision.policy.quota)
 
+    def _explained(self, request: Request, plan: Plan, seen: Sequence[Seen], now_us: int) -> Explanation:
+        """Why a request would be decided as it would, from what the store has seen."""
+        decision = self._at_once(plan, now_us) or conclude(plan, seen, self._source, spend=False)
+        stories = explain(self._ruleset, request, plan, seen, decision.allowed)
+        return Explanation(request, decision, stories, self._ruleset, self.fleet.size, self._source == "store")
+
+    def _explained_without_store(self, request: Request, plan: Plan, error: StoreError, now_us: int) -> Explanation:
+        """The same, from this gateway's shares; without their levels when a rule is closed."""
+        decision = self._at_once(plan, now_us) or self._without_store(plan, error, now_us, spend=False)
+        parts = plan._replace(ops=[op._replace(spend=False) for op in self._shares.parts(plan.ops)])
+        seen = () if decision.reason == "store_unavailable" else self._shares.take(parts.ops, now_us)
+        stories = explain(self._ruleset, request, parts, seen, decision.allowed)
+        return Explanation(request, decision, stories, self._ruleset, self.fleet.size, True)
+
     def _buckets_of(self, client: str, rule_id: str | None) -> list[tuple[str, str | None, str]]:
         """The buckets of a client under one rule, or all that go by its name: identities, rules or None, labels."""
         if rule_id is not None:
@@ -265,6 +298,7 @@ class Deciding:
         self._shares.forget(identity, rule_id)
         self._debts.forget(identity, rule_id)
         self._recent.forget(identity, rule_id)
+        self._borrow(self._leases.forget(identity, rule_id))
 
 
 def with_cost(question: Question) -> tuple[str, str, int]:

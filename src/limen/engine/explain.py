@@ -78,7 +78,8 @@ class Explanation(NamedTuple):
             "mode": rule.mode,
             "on_failure": rule.on_failure,
             "algorithm": rule.algorithm,
-            "limit": op.limit.capacity,
+            "limit": rule.limit.capacity if rule.limit else None,
+            "share": None if op.limit is rule.limit else op.limit.capacity,
             "key_by": list(rule.key_by),
             "key": op.identity,
             "cost": op.cost,
@@ -100,13 +101,14 @@ def explain(ruleset: RuleSet, request: Request, plan: Plan, seen: Sequence[Seen]
         allowed: whether the request may pass.
     """
     segments = segments_of(canonical_path(request.path))
-    found = [_applying(rule, op, *seen[index : index + 1], allowed=allowed) for index, (rule, op) in enumerate(zip(*plan, strict=True))]
+    known: Sequence[Seen | None] = seen or [None] * len(plan.ops)
+    found = [_applying(*each, allowed) for each in zip(plan.rules, plan.ops, known, strict=True)]
     applying = {story.rule.id for story in found}
     skipped = [Story(rule, why_not(rule, request, segments)) for rule in ruleset.rules if rule.id not in applying]
     return (*found, *skipped)
 
 
-def _applying(rule: Rule, op: Op, seen: Seen = None, *, allowed: bool) -> Story:
+def _applying(rule: Rule, op: Op, seen: Seen | None, allowed: bool) -> Story:
     if seen is None:
         return Story(rule, None, op)
     fits = op.limit.allows(seen, op.cost)

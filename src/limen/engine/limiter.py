@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 from limen.core.algorithm import Seen
 from limen.core.decision import Decision, Source
 from limen.core.events import Observer
 from limen.engine.blocking_slot import BlockingSlot
 from limen.engine.blocking_tending import BlockingTending
+from limen.engine.borrowing import borrow_each
 from limen.engine.clock import Clock, SystemClock
 from limen.engine.conclude import conclude, conclude_one
 from limen.engine.deciding import Deciding, Question, as_ruleset, grant_plan, looking, with_cost
+from limen.engine.lease import Lease
 from limen.engine.local_slots import LocalSlots, new_holder
 from limen.engine.open_sync import open_sync_store
 from limen.engine.plan import Plan, plan_request, plan_slot
@@ -21,7 +23,7 @@ from limen.errors import StoreError
 from limen.rules.model import Rule
 from limen.rules.request import Request
 from limen.rules.ruleset import RuleSet
-from limen.stores.base import Op, Store
+from limen.stores.base import Op, SharedStore, Store
 from limen.stores.memory import DEFAULT_MAX_BUCKETS, MemoryStore
 
 __all__ = ["Limiter"]
@@ -86,6 +88,8 @@ class Limiter(Deciding):
         self._local_slots = LocalSlots(self._now_us, source, self.fleet, observer)
         self._tending = BlockingTending(self.store, self._debts, self.fleet, self._now_us)
         self._can_settle = source == "store" and hasattr(self.store, "charge")
+        if source == "store" and hasattr(self.store, "borrow"):
+            self._leases.begin(self._ruleset)
         if hasattr(self.store, "on_return"):
             self.store.on_return = self._store_returned
 
@@ -115,6 +119,7 @@ class Limiter(Deciding):
 
     def close(self) -> None:
         """Hang up. `memory://` forgets all buckets."""
+        self._borrow(self._leases.finish())
         self._tending.stop()
         self.store.close()
 
@@ -209,30 +214,44 @@ class Limiter(Deciding):
             if refusal is not None:
                 return refusal
         plan = self._planned(client, rule, cost)
-        if self._observer is None and plan.ops and rule in self._plain:
+        if self._observer is None and plan.ops and rule in self._plain and not self._leases.terms:
             return self._asked(plan, self._now_us())  # nothing but the store can decide it
         return self._decide(plan)
 
     def _decide(self, plan: Plan) -> Decision:
         asked_us = self._now_us()
-        decision = self._at_once(plan, asked_us)
+        decision = self._leased(plan, asked_us) if self._leases.held else None
         if decision is None:
-            decision = self._asked(plan, asked_us)
+            decision = self._at_once(plan, asked_us) or self._asked(plan, asked_us)
         if self._observer is not None:
             self._observer.on_decision(decision, self._now_us() - asked_us)
+        if self._leases.terms:
+            self._borrow(self._leases.noted(plan, decision))
         return decision
+
+    def _borrow(self, asked: Sequence[Lease]) -> None:
+        if asked:
+            borrow_each(asked, self._leases, cast(SharedStore, self.store).borrow)
 
     def _decide_each(self, plans: Sequence[Plan], take_each: TakeEach) -> list[Decision]:
         """Several decisions for one wait: those that the store must be asked for leave together."""
         asked_us = self._now_us()
-        early = [self._at_once(plan, asked_us) or self._unasked(plan, asked_us) for plan in plans]
+        early = [self._early(plan, asked_us) for plan in plans]
         asked = [plan for plan, decision in zip(plans, early, strict=True) if decision is None]
         answers = iter(zip(asked, take_each([plan.ops for plan in asked]), strict=True))
         decisions = [decision or self._answered(*next(answers), asked_us) for decision in early]
         if self._observer is not None:
             for decision in decisions:
                 self._observer.on_decision(decision, self._now_us() - asked_us)
+        if self._leases.terms:
+            for plan, decision in zip(plans, decisions, strict=True):
+                self._borrow(self._leases.noted(plan, decision))
         return decisions
+
+    def _early(self, plan: Plan, asked_us: int) -> Decision | None:
+        """The decision, when the store is not to be asked for it."""
+        decision = self._leased(plan, asked_us) if self._leases.held else None
+        return decision or self._at_once(plan, asked_us) or self._unasked(plan, asked_us)
 
     def _asked(self, plan: Plan, asked_us: int) -> Decision:
         """The decision by the store, or without it."""
@@ -245,7 +264,7 @@ class Limiter(Deciding):
             return self._answered(plan, error, asked_us)
 
     def _unasked(self, plan: Plan, now_us: int) -> Decision | None:
-        """The decision, when these must not be asked for now. What is owed to their buckets is paid first."""
+        """The decision, when these must not be asked for now; else what is owed to their buckets is paid first."""
         tending = self._tending
         try:
             if self._drill.running:
@@ -254,6 +273,8 @@ class Limiter(Deciding):
                 tending.before(plan.ops, now_us)
         except StoreError as error:
             return self._without_store(plan, error, now_us)
+        if self._denied.entries:
+            self._goes_to_store(plan.ops, now_us)
         return None
 
     def _answered(self, plan: Plan, answer: Sequence[Seen] | StoreError, asked_us: int) -> Decision:

@@ -72,9 +72,9 @@ class Tending:
 
     async def _beat_on(self) -> None:
         while True:
+            await asyncio.sleep(BEAT_S * random.uniform(0.75, 1.25))
             if self._store.state == "up":
                 await _quietly(self._beat())
-            await asyncio.sleep(BEAT_S * random.uniform(0.75, 1.25))
 
     async def _beat(self) -> None:
         self._fleet.heard(*await self._store.beat(self._name))

@@ -11,9 +11,11 @@ from zlib import crc32
 from limen.core.algorithm import AnyLimit
 from limen.core.concurrency import SlotLimit
 from limen.core.decision import Policy
+from limen.core.lease import LeaseTerms
 from limen.core.limit import Limit
 from limen.errors import Problem, RuleError, UsageError
 from limen.rules.key import KeyFunction, key_function
+from limen.rules.lease import check_lendable, lease_from_value
 from limen.rules.limit_text import UNLIMITED, check_capacity, check_refill, limit_from_text
 from limen.rules.match import Match, match_from_mapping
 from limen.rules.request import Request
@@ -55,19 +57,22 @@ class Rule:
             `"unlimited"`; or give
         capacity, refill_per_sec: whole tokens, and tokens per second. A refill of 0 is a quota that is spent once.
         cost: whole tokens, or `{default: 1, when: [{path: /v1/search/deep, cost: 10}]}`. 0 looks without spending.
-        on_failure: `open` (a local share of the limit) or `closed` (503) while the store cannot answer.
+        on_failure: `open` (a local share of the limit) or `closed` (503) while the store cannot answer. The default is
+            `open`; rules with the tag `auth` are closed and cannot be open: an outage must let nobody guess passwords.
         mode: `enforce`, `shadow` (evaluate and report) or `off`.
+        lease: `off`, `auto` (gateways borrow tokens for clients that ask often) or `{size: 50, ttl: 1s}`.
         rollout: per cent of keys that the rule covers, stable by key.
         colocate: a label; rules that share one are decided in one step, whatever they are keyed by.
-        tags, public_name: for people; clients see the public name (by default the id).
+        tags: for people, but for `auth` (see `on_failure`).
+        public_name: for people; clients see the public name (by default the id).
 
     Raises:
         RuleError: with every problem, each naming its field.
     """
 
     __slots__ = (
-        "_documented", "algorithm", "colocate", "cost", "id", "key", "key_by", "limit", "match", "mode", "on_failure",
-        "policy", "public_name", "rollout", "tags",
+        "_documented", "algorithm", "colocate", "cost", "id", "key", "key_by", "lease", "limit", "match", "mode",
+        "on_failure", "policy", "public_name", "rollout", "tags",
     )  # fmt: skip
 
     id: str
@@ -78,6 +83,7 @@ class Rule:
     limit: AnyLimit | SlotLimit | None
     cost: Cost
     policy: Policy | None
+    lease: LeaseTerms | None
     on_failure: OnFailure
     mode: Mode
 
@@ -92,7 +98,7 @@ class Rule:
         capacity: int | None = None,
         refill_per_sec: float | Fraction | None = None,
         cost: int | Mapping[str, Any] = 1,
-        on_failure: OnFailure = "open",
+        on_failure: OnFailure | None = None,
         mode: Mode = "enforce",
         rollout: int = 100,
         lease: str | Mapping[str, Any] = "off",
@@ -112,12 +118,13 @@ class Rule:
         self.limit = _limit(attempt, named, limit, capacity, refill_per_sec)
         self.algorithm = algorithm_of(self.limit)
         self.cost = attempt("cost", _cost, cost, Cost())
-        self.on_failure = attempt("on_failure", _one_of("open", "closed"), on_failure, "open")
+        named_failure = attempt("on_failure", _one_of("open", "closed", None), on_failure, None)
         self.mode = attempt("mode", _one_of("enforce", "shadow", "off"), mode, "enforce")
         self.rollout = attempt("rollout", _per_cent, rollout, 100)
         self.tags = attempt("tags", _texts, tags, ())
+        self.on_failure = attempt("on_failure", lambda named: _failing(named, self.tags), named_failure, "closed")
         self.public_name = self.id if public_name is None else attempt("public_name", _public_name, public_name, "")
-        attempt("lease", _one_of("off", "auto"), lease, "off")
+        self.lease = attempt("lease", lease_from_value, lease, None)
         attempt("regions", _one_of("local"), regions, "local")
         self.colocate = attempt("colocate", _label, colocate, "")
         if isinstance(self.limit, SlotLimit):
@@ -125,6 +132,8 @@ class Rule:
             attempt("key_by", _one_name, self.key_by, None)
         elif not attempt.problems:
             attempt("cost", _affordable, (self.cost, self.limit), None)
+        if self.lease is not None and not attempt.problems:
+            attempt("lease", lambda lease: check_lendable(lease, self.limit, self.key_by), self.lease, None)
         if attempt.problems:
             raise RuleError(attempt.problems)
         self.policy = _policy(self.public_name, self.limit)
@@ -170,6 +179,9 @@ class _Attempts:
             return otherwise  # type: ignore[no-any-return]
 
 
+AUTH = "auth"
+"""Marks rules that keep people from guessing: passwords, one-time codes."""
+
 DEFAULTS: Mapping[str, Any] = {
     "match": None, "algorithm": None, "limit": None, "capacity": None, "refill_per_sec": None, "cost": 1,
     "on_failure": "open", "mode": "enforce", "rollout": 100, "lease": "off", "regions": "local", "colocate": None,
@@ -178,13 +190,24 @@ DEFAULTS: Mapping[str, Any] = {
 
 
 def _documented(given: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {name: value for name, value in given.items() if name not in DEFAULTS or value != DEFAULTS[name]}
+    kept = {name: value for name, value in given.items() if name not in DEFAULTS or value not in (None, DEFAULTS[name])}
     for name in ("key_by", "tags"):
         if isinstance(kept.get(name), tuple):
             kept[name] = list(kept[name])
     if isinstance(kept.get("refill_per_sec"), Fraction):
         kept["refill_per_sec"] = float(kept["refill_per_sec"])
     return kept
+
+
+def _failing(named: OnFailure | None, tags: Sequence[str]) -> OnFailure:
+    """What happens to a rule with these tags while the store cannot answer."""
+    if AUTH not in tags:
+        return named or "open"
+    if named == "open":
+        raise UsageError(
+            f"rules with the tag {AUTH!r} are closed while the store is away; drop the tag or on_failure: open"
+        )
+    return "closed"
 
 
 def algorithm_of(limit: AnyLimit | SlotLimit | None) -> str:

@@ -72,11 +72,12 @@ def rule_from_mapping(raw: object) -> Rule:
     problems = [_unknown(str(field), name) for field in raw if field not in FIELDS]
     if name is None:
         problems.append(Problem("the rule has no id; write id: my-rule", None, "id"))
+    problems += [Problem("it is empty; give it a value, or leave it out", name, field) for field in _empty(raw)]
     if _never_refills(raw):
         advice = "a refill of 0 locks clients out for good; write how many tokens a second come back"
         problems.append(Problem(advice, name, "refill_per_sec"))
     try:
-        rule = Rule(**{"id": NAMELESS, **{field: raw[field] for field in FIELDS if field in raw}})
+        rule = Rule(**{"id": NAMELESS, **{field: raw[field] for field in FIELDS if raw.get(field) is not None}})
     except RuleError as error:
         problems += [problem._replace(rule=name) for problem in error.problems]
     if problems:
@@ -86,6 +87,15 @@ def rule_from_mapping(raw: object) -> Rule:
 
 NAMELESS = "nameless"
 """Stands in for a missing id, so that the other fields are checked too."""
+
+
+OPTIONAL = ("match", "limit", "capacity", "refill_per_sec", "algorithm", "colocate", "public_name")
+"""Fields that may be there and be null, as programs write them."""
+
+
+def _empty(raw: Mapping[Any, Any]) -> list[str]:
+    """Other fields that are there and say nothing: somebody began to write something, and meant no default."""
+    return [field for field in FIELDS if field in raw and raw[field] is None and field not in OPTIONAL]
 
 
 def _never_refills(raw: Mapping[Any, Any]) -> bool:

@@ -5,7 +5,7 @@ Rules are found by walking a tree of path segments, so a request is never compar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from limen.errors import Problem, RuleError
@@ -23,16 +23,20 @@ class RuleSet:
     Args:
         rules: in any order; all that match a request apply.
         revision: the number of this state of the rules; grows with every change.
+        versions: of the rules, by id, where somebody counts them.
 
     Raises:
         RuleError: two rules have one id, or a rule can never be met because it is the twin of another.
     """
 
-    __slots__ = ("_root", "by_id", "revision", "rules")
+    __slots__ = ("_root", "by_id", "revision", "rules", "versions")
 
-    def __init__(self, rules: Iterable[Rule] = (), revision: int = 0) -> None:
+    def __init__(
+        self, rules: Iterable[Rule] = (), revision: int = 0, versions: Mapping[str, int] = MappingProxyType({})
+    ) -> None:
         self.rules = tuple(rules)
         self.revision = revision
+        self.versions = versions
         _refuse_duplicates(self.rules)
         self.by_id = MappingProxyType({rule.id: rule for rule in self.rules})
         self._root = _Node()

@@ -11,9 +11,11 @@ from limen.core.calendar_window import CalendarWindow
 from limen.core.concurrency import SlotsSeen
 from limen.core.limit import Limit
 from limen.core.token_bucket import level_of, settle
-from limen.stores.base import Op, Slot, bucket_name, bucket_names
+from limen.stores.base import Borrow, Charge, Lent, Op, Slot, bucket_name, bucket_names
 from limen.stores.fork import begin_anew_after_fork
 from limen.stores.memory_cells import Cells, Key
+from limen.stores.memory_charges import MadeCharges, amount_of, drained, unit_of
+from limen.stores.memory_loans import MemoryLoans
 from limen.stores.memory_slots import HeldSlots
 
 __all__ = ["DEFAULT_MAX_BUCKETS", "MemoryStore"]
@@ -74,6 +76,8 @@ class MemoryStore:
         self._cells = Cells(max_buckets)
         self._grants: dict[Key, Grant] = {}
         self._slots = HeldSlots()
+        self._loans = MemoryLoans()
+        self._charges = MadeCharges()
         self._lock = Lock()
         begin_anew_after_fork(self)
 
@@ -125,6 +129,45 @@ class MemoryStore:
             self._grants[found.key] = Grant(min(found.grant.tokens + tokens, _most_granted(op.limit)), until_us)
             return self._look(op._replace(cost=0), now_us).seen
 
+    def borrow(self, borrow: Borrow) -> Lent:
+        """Take a lease on tokens, take it anew, or give it back."""
+        op, claim = borrow
+        limit = op.limit
+        assert type(limit) is Limit  # rules lend of no other kind
+        with self._lock:
+            now_us = self._now_us()
+            found = self._look(op._replace(cost=0), now_us)
+            settled = self._loans.settle(found.key, claim, now_us)
+            level = min(limit.full_ticks, limit.raised(found.own, settled.back))
+            tokens = min(op.cost, settled.room, limit.remaining(level) // 2)
+            if tokens or settled.back:
+                self._cells.put(found.key, limit.after(level, tokens), now_us, limit)
+            self._loans.write(found.key, settled, claim, tokens, now_us)
+            return Lent(tokens, settled.kept, limit.raised(limit.after(level, tokens), found.grant.tokens))
+
+    def charge(self, charge: Charge) -> Seen:
+        """Take what was admitted elsewhere, or as much of it as is there, once; then leave no more than so much."""
+        op, most, name = charge
+        with self._lock:
+            now_us = self._now_us()
+            found = self._look(op._replace(cost=0), now_us)
+            there, unit = amount_of(found.seen), unit_of(op)
+            due = op.cost * unit if op.cost and self._charges.first((found.key, name), now_us) else 0
+            amount = max(min(due, there), 0 if most is None else there - most)
+            own, tokens = drained(amount, amount_of(found.own), found.grant.tokens, unit)
+            if tokens:
+                self._grants[found.key] = found.grant._replace(tokens=found.grant.tokens - tokens)
+            if own:
+                self._lower(found, own)
+            return self._look(op._replace(cost=0), now_us).seen
+
+    def beat(self, gateway: str) -> tuple[int, int]:
+        """There is nobody else."""
+        return 1, 1
+
+    def leave(self, gateway: str) -> None:
+        """Nobody would see it."""
+
     def begin_anew(self, key: Key, limit: Limit, since_us: int) -> None:
         """Forget a bucket that was last spent from before `since_us` and by then held what a new one begins with."""
         with self._lock:
@@ -159,6 +202,8 @@ class MemoryStore:
         self._cells.clear()
         self._grants.clear()
         self._slots.clear()
+        self._loans.clear()
+        self._charges.clear()
 
     def sweep(self) -> None:
         """Drop every bucket that says nothing."""
@@ -201,12 +246,17 @@ class MemoryStore:
 
     def _spend(self, found: Found) -> None:
         """Take the cost: from the bucket what it has, the rest from what was granted."""
-        op, key, limit, now_us = found.op, found.key, found.op.limit, found.now_us
-        own = min(op.cost, limit.remaining(found.own))
+        op = found.op
+        own = min(op.cost, op.limit.remaining(found.own))
         if own < op.cost:
-            self._grants[key] = found.grant._replace(tokens=found.grant.tokens - op.cost + own)
+            self._grants[found.key] = found.grant._replace(tokens=found.grant.tokens - op.cost + own)
+        self._lower(found, own * unit_of(op))
+
+    def _lower(self, found: Found, own: int) -> None:
+        """Take that much of the bucket's own, in the unit of what is seen."""
+        key, limit, now_us = found.key, found.op.limit, found.now_us
         if type(limit) is Limit:
-            self._cells.put(key, found.own - own * limit.token_ticks, now_us, limit)
+            self._cells.put(key, found.own - own, now_us, limit)
         else:
             cell = self._cells.get(key)
             self._cells.put(key, limit.spend(cell and cell.state, now_us, own), now_us, limit)

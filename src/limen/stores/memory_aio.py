@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from limen.core.algorithm import Seen
 from limen.core.concurrency import SlotsSeen
 from limen.core.limit import Limit
-from limen.stores.base import Op, Slot
+from limen.stores.base import Borrow, Charge, Lent, Op, Slot
 from limen.stores.memory import MemoryStore
 
 __all__ = ["AsyncMemoryStore"]
@@ -37,6 +37,18 @@ class AsyncMemoryStore:
 
     async def grant(self, op: Op, tokens: int, for_us: int) -> Seen:
         return self.local.grant(op, tokens, for_us)
+
+    async def borrow(self, borrow: Borrow) -> Lent:
+        return self.local.borrow(borrow)
+
+    async def charge(self, charge: Charge) -> Seen:
+        return self.local.charge(charge)
+
+    async def beat(self, gateway: str) -> tuple[int, int]:
+        return self.local.beat(gateway)
+
+    async def leave(self, gateway: str) -> None:
+        """Nobody would see it."""
 
     async def reset(self, identity: str, rule: str | None, colocate: str = "") -> None:
         self.local.reset(identity, rule)

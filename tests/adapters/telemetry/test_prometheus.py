@@ -76,7 +76,7 @@ def test_store_breaker_and_rules_are_shown() -> None:
     observer.rules_loaded(12, 1_800_000_000.0)
     observer.rules_refused()
     found = samples(observer)
-    assert found["limen_store_errors_total", ("timeout", "0")] == 1
+    assert found["limen_store_errors_total", ("timeout", "-")] == 1
     assert found["limen_store_errors_total", ("down", "7")] == 1
     assert found["limen_breaker_state", ("0",)] == 1
     assert found["limen_rules_revision", ()] == 12

@@ -15,6 +15,8 @@ from cyclopts.config import Env, Toml
 from limen.apps.cli import DONE, UNREACHABLE, USAGE
 from limen.apps.cli.checks import check, grant, reset
 from limen.apps.cli.doctor import doctor
+from limen.apps.cli.explain import explain
+from limen.apps.cli.fleet import drill, fleet
 from limen.apps.cli.rules import rules
 from limen.apps.cli.serve import gateway, service, up
 from limen.errors import LimenError, Unavailable
@@ -54,7 +56,7 @@ def _settings() -> set[str]:
     return options - set(app)
 
 
-COMMANDS = ("up", "gateway", "service", "check", "reset", "grant", "doctor")
+COMMANDS = ("up", "gateway", "service", "check", "explain", "reset", "grant", "doctor")
 
 app = App(
     name="limen",
@@ -67,7 +69,7 @@ app = App(
     exit_on_error=False,
     print_error=False,
 )
-for command in (up, gateway, service, rules, check, reset, grant, doctor):
+for command in (up, gateway, service, rules, check, explain, reset, grant, fleet, drill, doctor):
     app.command(command)
 
 

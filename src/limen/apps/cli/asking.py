@@ -27,12 +27,11 @@ def ask_limiter(store: str, rules_db: str, secrets: Secrets, ask: Callable[[Asyn
     """
     import asyncio
 
-    from limen.admin.stored_rules import readable_rules
+    from limen.admin.stored_rules import ruleset_of
     from limen.apps.repositories import repository_for
     from limen.apps.settings import Shared
     from limen.engine.aio import AsyncLimiter
     from limen.errors import StoreError
-    from limen.rules.ruleset import RuleSet
 
     logging.getLogger("limen.store").setLevel(logging.ERROR)  # what it would say is said by the exit status
     shared = Shared(store=store, rules_db=rules_db, secret=secrets.secret, previous_secret=secrets.previous_secret)
@@ -41,7 +40,7 @@ def ask_limiter(store: str, rules_db: str, secrets: Secrets, ask: Callable[[Asyn
         async with repository_for(shared) as repository:
             snapshot = await repository.snapshot()
             current, previous = await repository.secrets()
-        ruleset = RuleSet(readable_rules(snapshot.rules), snapshot.revision)
+        ruleset = ruleset_of(snapshot.rules, snapshot.revision)
         limiter = AsyncLimiter(store, ruleset, secret=current, previous_secret=previous, deadline_ms=PATIENCE_MS)
         async with limiter:
             try:

@@ -40,7 +40,7 @@ class Deciding:
     previous_secret: Annotated[str | None, Parameter(show_env_var=True)] = None
     "The secret before it, while it is being replaced. Better as LIMEN_PREVIOUS_SECRET."
     gateways: Whole = 1
-    "How many processes decide; each gets that part of a limit while the store is away."
+    "How many processes decide at least; each gets that part of a limit while the store is away."
     deadline_ms: float = 5.0
     "The longest that a decision waits for the store."
     poll_s: float = 10.0
@@ -51,6 +51,8 @@ class Deciding:
     "A network whose X-Forwarded-For is believed, such as 10.0.0.0/8; may be given several times."
     dialect: tuple[str, ...] = ("ietf-11", "legacy")
     "Response fields: ietf-11, legacy, github, none; may be given several times."
+    state: Path | None = None
+    "Folder for the last good rules; by default ~/.local/state/limen."
 
 
 @Parameter(name="*")
@@ -75,10 +77,12 @@ class Tls:
     "The key file."
 
 
-def settings(store: str, rules_db: str, deciding: Deciding) -> Shared:
+def settings(store: str, rules_db: str, deciding: Deciding, **others: Any) -> Shared:
     """The options, checked."""
     from limen.apps.settings import Shared
 
+    if deciding.state is not None:
+        others["state"] = deciding.state
     return Shared(
         store=store,
         rules_db=rules_db,
@@ -90,6 +94,7 @@ def settings(store: str, rules_db: str, deciding: Deciding) -> Shared:
         api_key_header=deciding.api_key_header,
         trusted_proxies=tuple(deciding.trusted_proxy),
         dialects=tuple(deciding.dialect),
+        **others,
     )
 
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cyclopts import App
 
-from limen.apps.cli.options import DEFAULT_RULES_DB, AsJson
+from limen.apps.cli.bounds import Listing, bound_as_comments, bound_as_json
+from limen.apps.cli.options import DEFAULT_RULES_DB, AsJson, Whole
 
 if TYPE_CHECKING:
     from limen.admin.service import AdminService
 
-__all__ = ["rules"]
+__all__ = ["rules", "with_service"]
 
 T = TypeVar("T")
 
@@ -22,35 +23,45 @@ rules = App(name="rules", help="Read and change the rules.")
 
 
 @rules.command(name="list")
-def list_rules(*, rules_db: str = DEFAULT_RULES_DB, as_json: AsJson = False) -> None:
-    """List the rules.
+def list_rules(*, rules_db: str = DEFAULT_RULES_DB, gateways: Whole = 1, as_json: AsJson = False) -> None:
+    """List the rules, and how far beyond its limit each can go.
 
     Args:
         rules_db: URL of the rules database.
+        gateways: How many processes decide at least; the bound depends on it.
         as_json: Print JSON.
     """
-    revision, documents = _documents(rules_db)
+    found = _listing(rules_db, gateways)
     if as_json:
-        print(json.dumps({"revision": revision, "rules": documents}))
+        bounds = {rule: bound_as_json(bound, found.gateways) for rule, bound in found.bounds.items()}
+        print(json.dumps({"revision": found.revision, "rules": found.documents, "bounds": bounds}))
         return
-    for document in documents:
+    for document in found.documents:
         limit = document.get("limit", f"{document.get('capacity')} burst, {document.get('refill_per_sec')}/second")
-        print(f"{document['id']}  {limit}  by {', '.join(document.get('key_by', ['client'])) or 'everybody together'}")
+        who = ", ".join(document.get("key_by", ["client"])) or "everybody together"
+        bound = found.bounds.get(document["id"])
+        over = "" if bound is None else f"  over by at most {bound.ratio:.3g} of it"
+        print(f"{document['id']}  {limit}  by {who}{over}")
 
 
 @rules.command
-def show(rule: str, /, *, rules_db: str = DEFAULT_RULES_DB, as_json: AsJson = False) -> int:
-    """Show one rule as it is written.
+def show(rule: str, /, *, rules_db: str = DEFAULT_RULES_DB, gateways: Whole = 1, as_json: AsJson = False) -> int:
+    """Show one rule as it is written, and how far beyond its limit it can go.
 
     Args:
         rule: Id of the rule.
         rules_db: URL of the rules database.
+        gateways: How many processes decide at least; the bound depends on it.
         as_json: Print JSON.
     """
-    _, documents = _documents(rules_db)
-    for document in documents:
+    found = _listing(rules_db, gateways)
+    for document in found.documents:
         if document["id"] == rule:
-            print(json.dumps(document) if as_json else _yaml([document]), end="\n" if as_json else "")
+            bound = found.bounds.get(rule)
+            if as_json:
+                print(json.dumps({**document, "bound": bound_as_json(bound, found.gateways)}))
+            else:
+                print(_yaml([document]) + bound_as_comments(bound, found.gateways))
             return 0
     raise _unknown(rule)
 
@@ -68,7 +79,7 @@ def apply(file: Path, /, *, prune: bool = False, rules_db: str = DEFAULT_RULES_D
     from limen.rules.parse import rules_from_text
 
     wanted = {rule.id: rule.to_document() for rule in rules_from_text(file.read_bytes(), str(file))}
-    changes = _with_service(rules_db, lambda service: service.apply(wanted, prune))
+    changes = with_service(rules_db, lambda service: service.apply(wanted, prune))
     print(
         json.dumps(changes)
         if as_json
@@ -88,14 +99,23 @@ def export(*, rules_db: str = DEFAULT_RULES_DB, as_json: AsJson = False) -> None
     print(json.dumps({"rules": documents}) if as_json else _yaml(documents), end="\n" if as_json else "")
 
 
+def _listing(rules_db: str, gateways: int) -> Listing:
+    return with_service(rules_db, lambda service: Listing.of(service, gateways))
+
+
 def _documents(rules_db: str) -> tuple[int, list[dict[str, Any]]]:
     from limen.admin.stored_rules import document_of
 
-    revision, stored = _with_service(rules_db, lambda service: service.rules())
+    revision, stored = with_service(rules_db, lambda service: service.rules())
     return revision, [document_of(rule) for rule in stored]
 
 
-def _with_service(rules_db: str, ask: Callable[[AdminService], Awaitable[T]]) -> T:
+def with_service(rules_db: str, ask: Callable[[AdminService], Awaitable[T]]) -> T:
+    """What the rules database answers.
+
+    Raises:
+        RulesUnavailable: it does not.
+    """
     import asyncio
 
     from limen.admin.repository import Repository

@@ -49,7 +49,7 @@ def up(
 
     first = rules_from_text(rules.read_bytes(), str(rules)) if rules else []
     data.mkdir(parents=True, exist_ok=True)
-    shared = settings(store, f"sqlite:///{data / 'rules.db'}", deciding)
+    shared = settings(store, f"sqlite:///{data / 'rules.db'}", deciding, state=data, drain_s=0)
     door, admin = listen(host, port, tls), listen(host, admin_port)
     _run(run_up(shared, door, admin, data, upstream=upstream, rules=first, token=admin_token))
 
@@ -62,6 +62,7 @@ def gateway(
     port: Whole = 8080,
     host: str = "127.0.0.1",
     ops_port: Whole | None = None,
+    drain_s: float = 1.0,
     deciding: Deciding = NOTHING_SET,
     tls: Tls = NO_TLS,
 ) -> None:
@@ -74,11 +75,13 @@ def gateway(
         port: Port to listen on.
         host: Address to listen on.
         ops_port: Port for /healthz, /readyz, /metrics and the check API, on this machine only; by default none.
+        drain_s: How long it goes on serving when it is told to stop, while /readyz says no.
     """
     from limen.apps.processes import run_gateway
 
     ops = None if ops_port is None else listen("127.0.0.1", ops_port)
-    _run(run_gateway(settings(store, rules_db, deciding), upstream, listen(host, port, tls), ops))
+    shared = settings(store, rules_db, deciding, drain_s=drain_s)
+    _run(run_gateway(shared, upstream, listen(host, port, tls), ops))
 
 
 def service(
@@ -88,6 +91,7 @@ def service(
     port: Whole = 8090,
     host: str = "127.0.0.1",
     admin_token: Annotated[str | None, Parameter(show_env_var=True)] = None,
+    drain_s: float = 1.0,
     deciding: Deciding = NOTHING_SET,
     tls: Tls = NO_TLS,
 ) -> None:
@@ -99,10 +103,12 @@ def service(
         port: Port to listen on.
         host: Address to listen on.
         admin_token: Password of the admin API; needed when host is not of this machine alone.
+        drain_s: How long it goes on serving when it is told to stop, while /readyz says no.
     """
     from limen.apps.processes import run_service
 
-    _run(run_service(settings(store, rules_db, deciding), listen(host, port, tls), admin_token))
+    shared = settings(store, rules_db, deciding, drain_s=drain_s)
+    _run(run_service(shared, listen(host, port, tls), admin_token))
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:

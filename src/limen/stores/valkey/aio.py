@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from _thread import get_ident
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import hiredis
 
@@ -16,6 +16,7 @@ from limen.stores.valkey.link import Reply
 from limen.stores.valkey.node import Node
 from limen.stores.valkey.operations import Operations
 from limen.stores.valkey.per_loop import PerLoop
+from limen.stores.valkey.returning import tell
 from limen.stores.valkey.script import Commands, parse_seen
 from limen.stores.valkey.sentinel import Sentinels
 
@@ -40,6 +41,11 @@ class AsyncValkeyStore(Operations):
     @property
     def state(self) -> str:
         return self._nodes.state
+
+    @property
+    def shards(self) -> Mapping[str, str]:
+        """Of each server, by `host:port`, whether it is `up` or `down`."""
+        return self._nodes.shards
 
     @property
     def node(self) -> Node:
@@ -68,8 +74,7 @@ class AsyncValkeyStore(Operations):
         """Always: everything is in one server."""
         return True
 
-    async def _ask(self, key: bytes, command: bytes) -> Reply:
-        """The reply to a command about one key."""
+    async def _ask(self, key: bytes, command: bytes, *, one_key: bool = True) -> Reply:
         node = await self._nodes.begun()
         loads = node.loads
         return await self._settled(command, node, loads, await node.ask(command))
@@ -82,4 +87,7 @@ class AsyncValkeyStore(Operations):
     def _open(self) -> Node:
         sentinels = self._target.kind == "sentinel"
         place = Sentinels(self._target).locate if sentinels else self._target.login
-        return Node(place, self._deadline_s, self._commands.load)
+        return Node(place, self._deadline_s, self._commands.load, on_return=self._returned)
+
+    def _returned(self) -> None:
+        tell(self.on_return, lambda identity, label: True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from _thread import get_ident
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from limen.core.algorithm import Seen
 from limen.stores.base import Op
@@ -15,6 +15,7 @@ from limen.stores.valkey.giving import Givings
 from limen.stores.valkey.link import Reply
 from limen.stores.valkey.operations import Operations
 from limen.stores.valkey.per_loop import PerLoop
+from limen.stores.valkey.returning import tell
 from limen.stores.valkey.script import Commands, parse_seen
 from limen.stores.valkey.split import KeysApart, by_key, split
 from limen.stores.valkey.topology import slot_of
@@ -35,6 +36,11 @@ class AsyncClusterStore(Operations):
     @property
     def state(self) -> str:
         return self._clusters.state
+
+    @property
+    def shards(self) -> Mapping[str, str]:
+        """Of each primary, by `host:port`, whether it is `up` or `down`."""
+        return self._clusters.shards
 
     @property
     def cluster(self) -> Cluster:
@@ -65,9 +71,9 @@ class AsyncClusterStore(Operations):
         slot = self._slot(ops[0])
         return all(self._slot(op) == slot for op in ops[1:])
 
-    async def _ask(self, key: bytes, command: bytes) -> Reply:
+    async def _ask(self, key: bytes, command: bytes, *, one_key: bool = True) -> Reply:
         cluster = await self._here()
-        return await Errand(cluster, slot_of(key), command).run()
+        return await Errand(cluster, slot_of(key), command, one_key=one_key).run()
 
     async def _take_at_once(self, cluster: Cluster, ops: Sequence[Op]) -> Sequence[Seen]:
         one_key = len({(op.identity, op.colocate) for op in ops}) == 1
@@ -82,4 +88,8 @@ class AsyncClusterStore(Operations):
         return slot_of(self._key(op))
 
     def _open(self) -> Cluster:
-        return Cluster(self._target, self._deadline_s, self._commands.load)
+        return Cluster(self._target, self._deadline_s, self._commands.load, self._returned)
+
+    def _returned(self, slots: Callable[[int], bool]) -> None:
+        key = self._commands.names.key
+        tell(self.on_return, lambda identity, label: slots(slot_of(key(identity, label))))

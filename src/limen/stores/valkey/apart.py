@@ -135,11 +135,12 @@ class Apart:
         Raises:
             StoreError: it may not have been given back.
         """
-        if not taking.undo:
-            raise StoreError("its slot is being moved to another node", "moved")
-        command = self._commands.undo(taking.part.ops, taking.undo)
-        errand, node = Errand(self._cluster, taking.part.slot, command, one_key=False), taking.errand.node
+        node = taking.errand.node
         assert node is not None
+        if not taking.undo:
+            raise StoreError("its slot is being moved to another node", "moved", node.shard)
+        command = self._commands.undo(taking.part.ops, taking.undo)
+        errand = Errand(self._cluster, taking.part.slot, command, one_key=False)
         try:
             loads, answer = node.loads, node.tell(command)  # behind the take, if that is on its way still
             await errand.settled(node, loads, await answer)

@@ -19,6 +19,8 @@ LOGIN_S = (4.0, 8.0, 15.0)
 FOUND_ANEW_S = (1.0, 2.0)
 """The same where another server may be the right one meanwhile."""
 
+UNKNOWN = "an unknown server"
+
 Locate = Callable[[], Awaitable[Endpoint]]
 """Finds out where the server is now. Raises `StoreError`."""
 
@@ -27,9 +29,14 @@ class Place:
     """Where a server is: always there, or wherever it is found."""
 
     def __init__(self, place: Endpoint | Locate) -> None:
-        self.endpoint = place if isinstance(place, Endpoint) else Endpoint("an unknown server")
+        self.endpoint = place if isinstance(place, Endpoint) else Endpoint(UNKNOWN)
         """Where it was last."""
         self._locate = None if isinstance(place, Endpoint) else place
+
+    @property
+    def shard(self) -> str:
+        """`host:port` of it, for errors and metrics; empty while nobody knows."""
+        return "" if self.endpoint.host == UNKNOWN else str(self.endpoint.address)
 
     @property
     def can_change(self) -> bool:
@@ -73,5 +80,6 @@ async def arrive(endpoint: Endpoint, deadline_s: float, timeout_s: float, load: 
         raise
     if is_replica(role):
         link.close()
-        raise StoreError(f"{endpoint} is a replica and takes no writes; its primary is looked for", "read_only")
+        message = f"{endpoint} is a replica and takes no writes; its primary is looked for"
+        raise StoreError(message, "read_only", str(endpoint.address))
     return link, loaded

@@ -81,7 +81,7 @@ class Question:
         while isinstance(reply, hiredis.ReplyError):
             refusal, attempts = classify(str(reply)), attempts + 1
             if attempts > MOST_ATTEMPTS or loop.time() > ends:
-                raise store_error(refusal, str(self.node.endpoint))
+                raise store_error(refusal, str(self.node.endpoint), self.node.shard)
             reply = await self._again(refusal)
         return reply
 
@@ -113,7 +113,7 @@ class Question:
     async def _wait(self, refusal: Refusal) -> None:
         self._routes.doubt()
         if not self._one_key:
-            raise KeysApart(refusal.text, refusal.kind)
+            raise KeysApart(refusal.text, refusal.kind, self.node.shard)
         await asyncio.sleep(self._deadline_s / MOST_ATTEMPTS)  # the key is on its way
 
     def _refused(self, refusal: Refusal) -> StoreError:
@@ -122,4 +122,4 @@ class Question:
         self.node.refused(refusal)
         if refusal.moved_on:
             self._routes.doubt()
-        return store_error(refusal, str(self.node.endpoint))
+        return store_error(refusal, str(self.node.endpoint), self.node.shard)

@@ -44,9 +44,16 @@ class Cluster:
         target: some nodes, and how to log in to all.
         deadline_s: how long a caller waits for a reply.
         load: the script.
+        on_return: called with slots of which somebody decides who may have forgotten what was said last.
     """
 
-    def __init__(self, target: Target, deadline_s: float, load: bytes) -> None:
+    def __init__(
+        self,
+        target: Target,
+        deadline_s: float,
+        load: bytes,
+        on_return: Callable[[Callable[[int], bool]], None] = lambda slots: None,
+    ) -> None:
         self.target = target
         self.nodes: dict[Address, Node] = {}
         self.looks = 0
@@ -54,6 +61,7 @@ class Cluster:
         self.loop = asyncio.get_running_loop()
         self.deadline_s = deadline_s
         self._load = load
+        self._on_return = on_return
         self._by_slot: list[Node | None] = [None] * SLOT_COUNT
         self._owners: set[Address] = set()
         self._spare: dict[Address, float] = {}
@@ -68,6 +76,11 @@ class Cluster:
     def state(self) -> str:
         """`down` when no node decides."""
         return "up" if any(not node.breaker.is_open for node in self.nodes.values()) else "down"
+
+    @property
+    def shards(self) -> dict[str, str]:
+        """The state of each node that owns slots, by its name."""
+        return {node.shard: node.state for address, node in self.nodes.items() if address in self._owners}
 
     async def start(self) -> None:
         """Begin to connect; returns when every primary answers, or after a second."""
@@ -114,7 +127,7 @@ class Cluster:
         if address not in self._owners:
             self._spare[address] = asyncio.get_running_loop().time()
         if refusal.code == "MOVED" and 0 <= refusal.slot < SLOT_COUNT:
-            self._by_slot[refusal.slot] = target
+            self._reroute(target, refusal.slot)
             self.doubt()
         await target.ready(self.deadline_s / 2)
         return target
@@ -127,10 +140,18 @@ class Cluster:
         node = self.nodes.get(address)
         if node is None:
             endpoint = self.target.login.at(*address)
-            node = Node(endpoint, self.deadline_s, self._load, probe=PROBE, on_loss=self.doubt)
+            node = Node(
+                endpoint, self.deadline_s, self._load, probe=PROBE, on_loss=self.doubt,
+                on_return=lambda: self._on_return(lambda slot: self._by_slot[slot] is self.nodes.get(address)),
+            )  # fmt: skip
             self.nodes[address] = node
             node.connect()
         return node
+
+    def _reroute(self, node: Node, slot: int) -> None:
+        before, self._by_slot[slot] = self._by_slot[slot], node
+        if before is not None and before is not node:
+            self._on_return(lambda other: other == slot)
 
     async def _keep_map(self) -> None:
         while True:
@@ -172,7 +193,11 @@ class Cluster:
     def _use(self, slots: Owners) -> None:
         before, self._owners = self._owners, owners_of(slots)
         nodes = {owner: self._node_at(owner) for owner in self._owners}
-        self._by_slot = [None if owner is None else nodes[owner] for owner in slots]
+        routes = [None if owner is None else nodes[owner] for owner in slots]
+        moved = {slot for slot, node in enumerate(self._by_slot) if node is not None and node is not routes[slot]}
+        self._by_slot = routes
+        if moved:
+            self._on_return(moved.__contains__)
         self._trouble = StoreError(f"{self.target} has slots without a node; see CLUSTER INFO", "cluster_down")
         now = asyncio.get_running_loop().time()
         self._spare.update(dict.fromkeys(before - self._owners, now))

@@ -31,18 +31,18 @@ async def open_link(endpoint: Endpoint, deadline_s: float, timeout_s: float) -> 
     Raises:
         StoreError: `down` when nobody answers, `login` when the server will not have us, `loading` not yet.
     """
-    connection = None
+    connection, shard = None, str(endpoint.address)
     try:
         async with asyncio.timeout(timeout_s):
             connection = _connection(endpoint, timeout_s)
             await connection.connect()
-        return _take_over(connection, deadline_s)
+        return _take_over(connection, deadline_s, shard)
     except AuthenticationError as error:
-        raise StoreError(f"{endpoint} refused the login: {error}; check user and password", "login") from error
+        raise StoreError(f"{endpoint} refused the login: {error}; check user and password", "login", shard) from error
     except BusyLoadingError as error:
-        raise StoreError(f"{endpoint} is loading its data", "loading") from error
+        raise StoreError(f"{endpoint} is loading its data", "loading", shard) from error
     except (RedisError, OSError, ValueError) as error:
-        raise StoreError(f"{endpoint} cannot be reached: {_reason(error)}", "down") from error
+        raise StoreError(f"{endpoint} cannot be reached: {_reason(error)}", "down", shard) from error
     finally:
         await _let_go(connection)
 
@@ -53,8 +53,8 @@ def _connection(endpoint: Endpoint, timeout_s: float) -> Any:
     return kind(**login_options(endpoint, timeout_s), retry=Retry(NoBackoff(), 0), socket_timeout=None)
 
 
-def _take_over(connection: Any, deadline_s: float) -> Link:
-    link = Link(asyncio.get_running_loop(), deadline_s)
+def _take_over(connection: Any, deadline_s: float, shard: str) -> Link:
+    link = Link(asyncio.get_running_loop(), deadline_s, shard)
     link.adopt(connection._writer.transport, connection._writer)
     connection._reader = connection._writer = None
     return link

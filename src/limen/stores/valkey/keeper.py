@@ -46,6 +46,7 @@ class Keeper:
         load: sent to the server on each new connection, before anything else.
         probe: a question that a server refuses while it cannot decide.
         on_loss: called when it stops to decide.
+        on_return: called before it decides again after its connection was lost.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Keeper:
         *,
         probe: bytes = PING,
         on_loss: Callable[[], None] = _nothing,
+        on_return: Callable[[], None] = _nothing,
     ) -> None:
         self._place = Place(place)
         self.breaker = Breaker(MISSES_TO_OPEN)
@@ -66,6 +68,9 @@ class Keeper:
         self._load = load
         self._question = probe
         self._on_loss = on_loss
+        self._on_return = on_return
+        self._decided = self._returns = False
+        """Whether this link has decided, and whether one that had was lost since."""
         self._link: Link | None = None
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
@@ -75,7 +80,7 @@ class Keeper:
         """It is clear whether the first attempt succeeded."""
         self._stale: StoreError | None = None
         """Why the link leads to the wrong place."""
-        self._trouble = StoreError(f"{self.endpoint} is not connected", "down")
+        self._trouble = self._down("is not connected")
         """Why it cannot decide."""
 
     @property
@@ -84,8 +89,18 @@ class Keeper:
         return self._place.endpoint
 
     @property
+    def shard(self) -> str:
+        """`host:port` of it; empty while nobody knows."""
+        return self._place.shard
+
+    @property
     def state(self) -> str:
         return "down" if self.breaker.is_open else "up"
+
+    @property
+    def shards(self) -> dict[str, str]:
+        """Its state by its name, if that is known."""
+        return {self.shard: self.state} if self.shard else {}
 
     def connect(self) -> None:
         """Begin to connect, on the running event loop."""
@@ -103,6 +118,9 @@ class Keeper:
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
+
+    def _down(self, what: str) -> StoreError:
+        return StoreError(f"{self.endpoint} {what}", "down", self.shard)
 
     def _open_breaker(self, why: StoreError) -> None:
         self._trouble = why
@@ -161,7 +179,7 @@ class Keeper:
             stale, self._stale = self._stale, None
             raise stale
         if self.loop.time() - began < SHORT_LIFE_S:
-            raise StoreError(f"{self.endpoint} was lost right after the login", "down")
+            raise self._down("was lost right after the login")
 
     async def _rest(self, link: Link) -> None:
         """Until something happens. Where the right server can change, that is looked at now and then: one that was
@@ -169,14 +187,14 @@ class Keeper:
         if not self._place.can_change:
             await self._wake.wait()
         elif not await within(about(LOOK_AGAIN_S), self._wake) and await self._place.has_changed():
-            self._stale = StoreError(f"{self.endpoint} was replaced by another server", "read_only")
+            self._stale = StoreError(f"{self.endpoint} was replaced by another server", "read_only", self.shard)
             link.close()
             await self._wake.wait()
 
     async def _probe(self, link: Link) -> bool:
         """Ask whether the server is back. False when it should be connected anew."""
         try:
-            trouble = await probed(link, self._question, str(self.endpoint))
+            trouble = await probed(link, self._question, self.endpoint)
         except StoreError:
             return False
         if trouble is None:
@@ -188,6 +206,10 @@ class Keeper:
         return True
 
     def _recovered(self) -> None:
+        if self._returns:
+            self._returns = False
+            self._on_return()
+        self._decided = True
         self.breaker.answered()
         self._up.set()
         self._tried.set()
@@ -198,7 +220,7 @@ class Keeper:
         if self._link is not None and not self.breaker.is_open:
             self.breaker.missed(self._link.misses)
             if self.breaker.is_open:
-                self._open_breaker(StoreError(f"{self.endpoint} does not answer in time", "down"))
+                self._open_breaker(self._down("does not answer in time"))
 
     def _loaded(self, reply: Reply) -> None:
         """The server has answered to the script."""
@@ -207,9 +229,10 @@ class Keeper:
         was_up = not self.breaker.is_open
         self.breaker.lost()
         self._up.clear()
+        self._returns, self._decided = self._returns or self._decided, False
         link, self._link = self._link, None
         if link is not None:
-            self._trouble = StoreError(f"{self.endpoint} is not connected", "down")
+            self._trouble = self._down("is not connected")
             link.close()
         if was_up:
             self._on_loss()

@@ -53,17 +53,19 @@ class Link(asyncio.Protocol):
     Args:
         loop: the event loop that it lives on.
         deadline_s: how long a caller waits for its reply.
+        shard: which server it leads to, `host:port`.
 
     `lost` is resolved when the connection is gone. `misses` counts the deadlines since the last reply, and `on_miss` is
     called when there are more.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, deadline_s: float) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, deadline_s: float, shard: str = "") -> None:
         self.lost: asyncio.Future[None] = loop.create_future()
         self.misses = 0
         self.on_miss: Callable[[], None] = _nothing
         self._loop = loop
         self._deadline_s = deadline_s
+        self._shard = shard
         self._transport: asyncio.Transport | None = None
         self._owner: object = None
         self._reader = hiredis.Reader(notEnoughData=_NOTHING)
@@ -94,10 +96,10 @@ class Link(asyncio.Protocol):
             StoreError: the connection is gone (`down`) or too much is in flight (`overload`); nothing was sent.
         """
         if self._transport is None:
-            raise StoreError("the connection to the store is lost", "down")
+            raise StoreError("the connection to the store is lost", "down", self._shard)
         waiting = self._waiting
         if len(waiting) >= MAX_IN_FLIGHT:
-            raise StoreError(f"{MAX_IN_FLIGHT} questions to the store are in flight", "overload")
+            raise StoreError(f"{MAX_IN_FLIGHT} questions to the store are in flight", "overload", self._shard)
         future: asyncio.Future[Reply] = self._loop.create_future()
         outbox = self._outbox
         if outbox:
@@ -145,7 +147,7 @@ class Link(asyncio.Protocol):
             self._timer.cancel()
         for future in self._waiting:
             if not future.done():
-                future.set_exception(StoreError("the connection to the store was lost", "down"))
+                future.set_exception(StoreError("the connection to the store was lost", "down", self._shard))
         self._waiting.clear()
         self._writes.clear()
         self._outbox.clear()
@@ -199,7 +201,7 @@ class Link(asyncio.Protocol):
         for future in islice(self._waiting, before, before + write.open):
             if not future.done():
                 self.misses += 1
-                future.set_exception(StoreError(message, "timeout"))
+                future.set_exception(StoreError(message, "timeout", self._shard))
         self.on_miss()
 
 

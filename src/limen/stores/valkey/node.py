@@ -55,7 +55,7 @@ class Node(Keeper):
             StoreError: it would not be asked now.
         """
         if self._link is None or self.breaker.is_open:
-            raise StoreError(str(self._trouble), self._trouble.kind)
+            raise self._again()
 
     def ask(self, command: bytes) -> asyncio.Future[Reply]:
         """Send a command, unless the breaker is open.
@@ -65,7 +65,7 @@ class Node(Keeper):
         """
         link = self._link
         if link is None or self.breaker.is_open:
-            raise StoreError(str(self._trouble), self._trouble.kind)
+            raise self._again()
         return link.ask(command)
 
     def ask_asking(self, command: bytes) -> asyncio.Future[Reply]:
@@ -84,7 +84,7 @@ class Node(Keeper):
             StoreError: there is no connection.
         """
         if self._link is None:
-            raise StoreError(str(self._trouble), self._trouble.kind)
+            raise self._again()
         return self._link.ask(command)
 
     def reload(self, loads_before: int) -> None:
@@ -99,12 +99,16 @@ class Node(Keeper):
 
     def refused(self, refusal: Refusal) -> None:
         """Note an error that says something about the server: it is the wrong one, or cannot decide now."""
-        error = store_error(refusal, str(self.endpoint))
+        error = store_error(refusal, str(self.endpoint), self.shard)
         if refusal.stale and self._link is not None:
             self._stale = error
             self._link.close()
         elif refusal.unusable:
             self._count(error)
+
+    def _again(self) -> StoreError:
+        """The trouble, for one more caller: an error that is raised twice would collect the traces of both."""
+        return StoreError(str(self._trouble), self._trouble.kind, self._trouble.shard)
 
     def _count(self, error: StoreError) -> None:
         now = monotonic()

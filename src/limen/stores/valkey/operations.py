@@ -6,9 +6,10 @@ from abc import ABC, abstractmethod
 
 from limen.core.algorithm import Seen
 from limen.core.concurrency import SlotsSeen
-from limen.stores.base import Op, Slot
+from limen.stores.base import Borrow, Charge, Lent, Op, Slot
 from limen.stores.valkey.link import Reply
-from limen.stores.valkey.script import Commands, parse_bool, parse_seen, parse_slots
+from limen.stores.valkey.returning import OnReturn
+from limen.stores.valkey.script import Commands, parse_alive, parse_bool, parse_lent, parse_seen, parse_slots
 
 __all__ = ["Operations"]
 
@@ -21,15 +22,31 @@ class Operations(ABC):
     """
 
     def __init__(self, commands: Commands) -> None:
+        self.on_return: OnReturn | None = None
+        """Is called before a server decides again that may have forgotten what it said last."""
         self._commands = commands
 
     @abstractmethod
-    async def _ask(self, key: bytes, command: bytes) -> Reply:
-        """The reply to a command about one key, which is no error."""
+    async def _ask(self, key: bytes, command: bytes, *, one_key: bool = True) -> Reply:
+        """The reply to a command about one key, or several in its slot, which is no error."""
 
     async def grant(self, op: Op, tokens: int, for_us: int) -> Seen:
         reply = await self._ask(self._key(op), self._commands.grant(op, tokens, for_us))
         return parse_seen(reply, (op,))[0]
+
+    async def charge(self, charge: Charge) -> Seen:
+        op = charge.op
+        reply = await self._ask(self._key(op), self._commands.charge(charge), one_key=not op.cost)
+        return parse_seen(reply, (op,))[0]
+
+    async def beat(self, gateway: str) -> tuple[int, int]:
+        return parse_alive(await self._ask(self._commands.gateways_key(gateway), self._commands.beat(gateway)))
+
+    async def leave(self, gateway: str) -> None:
+        await self._ask(self._commands.gateways_key(gateway), self._commands.leave(gateway))
+
+    async def borrow(self, borrow: Borrow) -> Lent:
+        return parse_lent(await self._ask(self._key(borrow.op), self._commands.borrow(borrow)))
 
     async def reset(self, identity: str, rule: str | None, colocate: str = "") -> None:
         key = self._commands.names.key(identity, colocate)

@@ -31,6 +31,10 @@ class Connected(Protocol):
     def state(self) -> str:
         """`up` or `down`."""
 
+    @property
+    def shards(self) -> dict[str, str]:
+        """The same of each server, by `host:port`."""
+
 
 T = TypeVar("T", bound=Connected)
 
@@ -52,6 +56,14 @@ class PerLoop(Generic[T]):
     def state(self) -> str:
         """`up` when it is so on any loop."""
         return "up" if any(each.state == "up" for each in list(self._by_loop.values())) else "down"
+
+    @property
+    def shards(self) -> dict[str, str]:
+        """Of each server, by `host:port`, whether it is `up` on any loop, or `down`."""
+        found: dict[str, str] = {}
+        for each in list(self._by_loop.values()):
+            found.update({shard: state for shard, state in each.shards.items() if found.get(shard) != "up"})
+        return found
 
     def here(self) -> T:
         """The one of this loop; it may have to be made, and is not connected then."""

@@ -6,13 +6,14 @@ import hiredis
 
 from limen.errors import StoreError
 from limen.stores.valkey.arriving import GIVE_UP_S
+from limen.stores.valkey.endpoint import Endpoint
 from limen.stores.valkey.link import Link, Reply
 from limen.stores.valkey.replies import classify, store_error
 
 __all__ = ["probed"]
 
 
-async def probed(link: Link, question: bytes, where: str) -> StoreError | None:
+async def probed(link: Link, question: bytes, where: Endpoint) -> StoreError | None:
     """Why a server cannot decide; None when it can. It is asked twice: whether at all, then whether in time.
 
     In time means within the deadline of requests, which does not count the time that this process itself is busy.
@@ -30,12 +31,13 @@ async def probed(link: Link, question: bytes, where: str) -> StoreError | None:
     try:
         return _judged(await link.ask(question), where)
     except StoreError as late:
-        return StoreError(f"{where} does not answer in time: {late}", late.kind)
+        return StoreError(f"{where} does not answer in time: {late}", late.kind, late.shard)
 
 
-def _judged(reply: Reply, where: str) -> StoreError | None:
+def _judged(reply: Reply, where: Endpoint) -> StoreError | None:
     """Why a server that answers so cannot decide, if it cannot. One that refuses only the question can."""
     if not isinstance(reply, hiredis.ReplyError):
         return None
     refusal = classify(str(reply))
-    return store_error(refusal, where) if refusal.unusable or refusal.stale else None
+    trouble = store_error(refusal, str(where), str(where.address))
+    return trouble if refusal.unusable or refusal.stale else None

@@ -112,14 +112,15 @@ def classify(text: str) -> Refusal:
     return Refusal(inside[1] if inside else "", text)
 
 
-def store_error(refusal: Refusal, where: str) -> StoreError:
+def store_error(refusal: Refusal, where: str, shard: str = "") -> StoreError:
     """The same as an error to raise.
 
     Args:
-        where: which server refused.
+        where: which server refused, in words.
+        shard: the same as `host:port`, when it is one that decides.
     """
     advice = ADVICE.get(refusal.code)
-    return StoreError(f"{where} refused: {refusal.text}" + (f"; {advice}" if advice else ""), refusal.kind)
+    return StoreError(f"{where} refused: {refusal.text}" + (f"; {advice}" if advice else ""), refusal.kind, shard)
 
 
 def is_replica(reply: object) -> bool:

@@ -9,13 +9,15 @@ spent. So no client is ever given more than its limit (`docs/operate.md` has the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
+from typing import Any
 
 from limen.core.algorithm import AnyLimit, Seen
 from limen.core.concurrency import SlotsSeen
-from limen.stores.base import AsyncStore, Op, Slot, Store
+from limen.stores.base import AsyncSharedStore, Borrow, Charge, Lent, Op, SharedStore, Slot
 from limen.stores.valkey.names import PREVIOUS
+from limen.stores.valkey.returning import OnReturn, both_secrets
 
 __all__ = ["AsyncRotatingStore", "RotatingStore"]
 
@@ -32,6 +34,25 @@ def before(op: Op) -> Op:
 
 def slot_before(slot: Slot) -> Slot:
     return slot._replace(identity=PREVIOUS + slot.identity)
+
+
+def charge_before(charge: Charge) -> Charge:
+    return charge._replace(op=before(charge.op))
+
+
+def most_of(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    """Of two counts of gateways the larger: some know one secret only."""
+    return max(one[0], other[0]), max(one[1], other[1])
+
+
+def borrow_before(borrow: Borrow) -> Borrow:
+    return borrow._replace(op=before(borrow.op))
+
+
+def no_more_than(lent: Lent, borrow: Borrow) -> Borrow:
+    """The same question, for no more than the other bucket lent. What that lent beyond this one's answer is lost."""
+    claim = borrow.claim._replace(left=min(borrow.claim.left, lent.kept))
+    return Borrow(borrow.op._replace(cost=lent.tokens), claim)
 
 
 def nearest(ops: Sequence[Op], seen: Sequence[Seen]) -> list[Seen]:
@@ -53,15 +74,39 @@ def _reset(limit: AnyLimit, seen: Seen) -> float:
     return inf if reset_us is None else reset_us
 
 
-class AsyncRotatingStore:
-    """A store whose `Names` know two secrets."""
+class Rotating:
+    """What both kinds tell of their servers."""
 
-    def __init__(self, store: AsyncStore) -> None:
-        self._store = store
+    _store: Any
+
+    def __init__(self) -> None:
+        self._on_return: OnReturn | None = None
 
     @property
     def state(self) -> str:
-        return self._store.state
+        return str(self._store.state)
+
+    @property
+    def shards(self) -> Mapping[str, str]:
+        shards: Mapping[str, str] = self._store.shards
+        return shards
+
+    @property
+    def on_return(self) -> OnReturn | None:
+        return self._on_return
+
+    @on_return.setter
+    def on_return(self, on_return: OnReturn | None) -> None:
+        self._on_return = on_return
+        self._store.on_return = both_secrets(on_return)
+
+
+class AsyncRotatingStore(Rotating):
+    """A store whose `Names` know two secrets."""
+
+    def __init__(self, store: AsyncSharedStore) -> None:
+        super().__init__()
+        self._store: AsyncSharedStore = store
 
     async def start(self) -> None:
         await self._store.start()
@@ -75,6 +120,23 @@ class AsyncRotatingStore:
     async def grant(self, op: Op, tokens: int, for_us: int) -> Seen:
         old = await self._store.grant(before(op), tokens, for_us)
         return nearer(op.limit, await self._store.grant(op, tokens, for_us), old)
+
+    async def charge(self, charge: Charge) -> Seen:
+        old = await self._store.charge(charge_before(charge))
+        return nearer(charge.op.limit, await self._store.charge(charge), old)
+
+    async def beat(self, gateway: str) -> tuple[int, int]:
+        old = await self._store.beat(PREVIOUS + gateway)
+        return most_of(await self._store.beat(gateway), old)
+
+    async def leave(self, gateway: str) -> None:
+        await self._store.leave(PREVIOUS + gateway)
+        await self._store.leave(gateway)
+
+    async def borrow(self, borrow: Borrow) -> Lent:
+        old = await self._store.borrow(borrow_before(borrow))
+        new = await self._store.borrow(no_more_than(old, borrow))
+        return new._replace(seen=nearer(borrow.op.limit, new.seen, old.seen))
 
     async def reset(self, identity: str, rule: str | None, colocate: str = "") -> None:
         await self._store.reset(PREVIOUS + identity, rule, colocate)
@@ -99,15 +161,12 @@ class AsyncRotatingStore:
         await self._store.close()
 
 
-class RotatingStore:
+class RotatingStore(Rotating):
     """The same for code that blocks."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    @property
-    def state(self) -> str:
-        return self._store.state
+    def __init__(self, store: SharedStore) -> None:
+        super().__init__()
+        self._store: SharedStore = store
 
     def start(self) -> None:
         self._store.start()
@@ -121,6 +180,23 @@ class RotatingStore:
     def grant(self, op: Op, tokens: int, for_us: int) -> Seen:
         old = self._store.grant(before(op), tokens, for_us)
         return nearer(op.limit, self._store.grant(op, tokens, for_us), old)
+
+    def charge(self, charge: Charge) -> Seen:
+        old = self._store.charge(charge_before(charge))
+        return nearer(charge.op.limit, self._store.charge(charge), old)
+
+    def beat(self, gateway: str) -> tuple[int, int]:
+        old = self._store.beat(PREVIOUS + gateway)
+        return most_of(self._store.beat(gateway), old)
+
+    def leave(self, gateway: str) -> None:
+        self._store.leave(PREVIOUS + gateway)
+        self._store.leave(gateway)
+
+    def borrow(self, borrow: Borrow) -> Lent:
+        old = self._store.borrow(borrow_before(borrow))
+        new = self._store.borrow(no_more_than(old, borrow))
+        return new._replace(seen=nearer(borrow.op.limit, new.seen, old.seen))
 
     def reset(self, identity: str, rule: str | None, colocate: str = "") -> None:
         self._store.reset(PREVIOUS + identity, rule, colocate)

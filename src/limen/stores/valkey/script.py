@@ -6,7 +6,7 @@ There is one script (`scripts/`, joined in the order of PARTS), so a server has 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from hashlib import sha1
+from hashlib import blake2b, sha1
 from importlib.resources import files
 from struct import Struct
 from time import time_ns
@@ -15,15 +15,15 @@ from limen.core.algorithm import Seen
 from limen.core.concurrency import SlotsSeen
 from limen.core.limit import Limit
 from limen.errors import StoreError
-from limen.stores.base import Op, Slot, bucket_name, bucket_names
-from limen.stores.valkey.names import Names, field_of
+from limen.stores.base import Borrow, Charge, Lent, Op, Slot, bucket_name, bucket_names
+from limen.stores.valkey.names import PREVIOUS, Names, field_of
 from limen.stores.valkey.wire import WIDTHS, numbers_of
 
-__all__ = ["PING", "Commands", "parse_bool", "parse_seen", "parse_slots", "the_script"]
+__all__ = ["PING", "Commands", "parse_alive", "parse_bool", "parse_lent", "parse_seen", "parse_slots", "the_script"]
 
 PARTS = (
     "take_one", "head", "token_bucket", "take_two", "take_plain", "slot", "kinds", "fixed_window", "sliding_window",
-    "sliding_log", "ops", "take", "undo", "grant",
+    "sliding_log", "ops", "take", "undo", "grant", "charge", "gateways", "lease",
 )  # fmt: skip
 KEY_HEAD = b"\r\n$29\r\n"
 """What stands before a key that is not colocated."""
@@ -32,6 +32,9 @@ NUMBERS, LAST = Struct("<4d"), Struct("<d")
 """As doubles, which the script's numbers are, and which it reads five times as fast as text."""
 MODES = {(True, True): b"e", (False, True): b"s", (True, False): b"E", (False, False): b"S"}
 MAX_FRAGMENTS = 50_000
+EXACT = 2**53
+GATEWAYS = "\0gateways"
+"""Where it is kept who is alive. No identity of a client begins so."""
 
 
 def the_script() -> bytes:
@@ -90,6 +93,34 @@ class Commands:
         numbers = (b"%d" % tokens, b"%d" % for_us)
         return self._call(self._keys([op]), b"grant", *numbers, *self._arguments(op._replace(cost=0)))
 
+    def charge(self, charge: Charge) -> bytes:
+        """Take what was admitted elsewhere, once; then leave no more than so much."""
+        op, most, name = charge
+        keys = self._keys([op])
+        if op.cost:
+            keys.append(_memory_key(keys[0], _name_here(name, keys[0], op)))
+        unit = op.limit.token_ticks if type(op.limit) is Limit else 1
+        cost = min(op.cost, EXACT // unit) * unit
+        return self._call(keys, b"charge", b"" if most is None else b"%d" % most, *self._arguments(op, cost))
+
+    def gateways_key(self, gateway: str) -> bytes:
+        """The key of the record of who is alive; by the previous secret, if the name begins so."""
+        return self.names.tag(PREVIOUS + GATEWAYS if gateway.startswith(PREVIOUS) else GATEWAYS)
+
+    def beat(self, gateway: str) -> bytes:
+        """This gateway is alive."""
+        return self._call([self.gateways_key(gateway)], b"beat", gateway.removeprefix(PREVIOUS).encode())
+
+    def leave(self, gateway: str) -> bytes:
+        """This gateway is gone."""
+        return self._call([self.gateways_key(gateway)], b"leave", gateway.removeprefix(PREVIOUS).encode())
+
+    def borrow(self, borrow: Borrow) -> bytes:
+        """Take a lease on tokens, take it anew, or give it back."""
+        op, (holder, *numbers) = borrow
+        words = (holder, *(b"%d" % number for number in numbers), field_of(f"{op.rule} leases"))
+        return self._call(self._keys([op]), b"lease", *words, *self._arguments(op))
+
     def reset(self, identity: str, rule: str | None, colocate: str = "") -> bytes:
         """Forget one bucket, whatever counts in it, or all of an identity."""
         key = self.names.key(identity, colocate)
@@ -128,11 +159,12 @@ class Commands:
     def _keys(self, ops: Sequence[Op]) -> list[bytes]:
         return [self.names.key(*group) for group in grouped(ops)]
 
-    def _arguments(self, op: Op) -> list[bytes]:
+    def _arguments(self, op: Op, cost: int | None = None) -> list[bytes]:
+        """The arguments of one operation; `cost` replaces its own, in the unit of the script."""
         letter, numbers = numbers_of(op.limit, self._epoch_us)
         mode = MODES[op.enforce, op.spend]
         a, b, c, d = numbers
-        packed = NUMBERS.pack(a, b, c, _cost(op)) + (LAST.pack(d) if d else b"")
+        packed = NUMBERS.pack(a, b, c, _cost(op) if cost is None else cost) + (LAST.pack(d) if d else b"")
         return [field_of(bucket_name(op.rule, op.limit.algorithm)), letter, mode, packed]
 
     def _fragment(self, op: Op, limit: Limit) -> bytes:
@@ -191,6 +223,28 @@ def parse_seen(reply: object, ops: Sequence[Op]) -> Sequence[Seen]:
     return seen
 
 
+def parse_lent(reply: object) -> Lent:
+    """What was lent.
+
+    Raises:
+        StoreError: the reply is not what the script answers.
+    """
+    if type(reply) is not list or len(reply) != 3 or not all(map(_is_amount, reply)):
+        raise StoreError(f"the store answered {reply!r:.100}, which does not tell of a lease", "refused")
+    return Lent(*reply)
+
+
+def parse_alive(reply: object) -> tuple[int, int]:
+    """How many gateways are alive, and how many were lately.
+
+    Raises:
+        StoreError: the reply is not what the script answers.
+    """
+    if type(reply) is not list or len(reply) != 2 or not all(map(_is_amount, reply)):
+        raise StoreError(f"the store answered {reply!r:.100}, which does not tell of gateways", "refused")
+    return reply[0], reply[1]
+
+
 def parse_slots(reply: object) -> SlotsSeen:
     """What was found when a slot was asked for.
 
@@ -222,6 +276,12 @@ def _cost(op: Op) -> int:
 def _memory_key(key: bytes, undo: bytes) -> bytes:
     """Where the server remembers what it took: in the slot of a key."""
     return key[:29] + b":" + undo
+
+
+def _name_here(name: bytes, key: bytes, op: Op) -> bytes:
+    """The name of a charge on this bucket: others in the slot may be charged under the same name."""
+    field = field_of(bucket_name(op.rule, op.limit.algorithm))
+    return blake2b(name + key + field, digest_size=16).digest()
 
 
 def _is_amount(value: object) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 
 import hiredis
@@ -11,6 +11,7 @@ from limen.core.algorithm import Seen
 from limen.core.limit import Limit
 from limen.stores.base import Op
 from limen.stores.valkey.endpoint import Target
+from limen.stores.valkey.returning import tell
 from limen.stores.valkey.script import Commands, parse_seen
 from limen.stores.valkey.sync_each import take_each
 from limen.stores.valkey.sync_keeper import DEFAULT_MAX_CONNECTIONS
@@ -37,8 +38,11 @@ class ValkeyStore(SyncOperations):
     def __init__(
         self, target: Target, commands: Commands, deadline_ms: float, max_connections: int = DEFAULT_MAX_CONNECTIONS
     ) -> None:
-        self.node = _node(target, deadline_ms / 1000, commands.load, max_connections)
+        self.node = _node(target, deadline_ms / 1000, commands.load, max_connections, self._returned)
         super().__init__(SingleNode(self.node), commands, deadline_ms)
+
+    def _returned(self) -> None:
+        tell(self.on_return, lambda identity, label: True)
 
     def atomic(self, ops: Sequence[Op]) -> bool:
         """Always: everything is in one server."""
@@ -60,8 +64,12 @@ class ValkeyStore(SyncOperations):
         return take_each(self._asking, self._commands, questions)
 
 
-def _node(target: Target, deadline_s: float, load: bytes, max_connections: int) -> SyncNode:
+def _node(
+    target: Target, deadline_s: float, load: bytes, max_connections: int, returned: Callable[[], None]
+) -> SyncNode:
     if target.kind == "sentinel":
         where = f"{target.name} behind {target.seeds[0].address}"
-        return FollowingNode(where, find_primary(target), deadline_s, load, max_connections)
-    return SyncNode(str(target.login), lambda: target.login, deadline_s, load, max_connections)
+        return FollowingNode(where, find_primary(target), deadline_s, load, max_connections, returned=returned)
+    node = SyncNode(str(target.login), lambda: target.login, deadline_s, load, max_connections, returned=returned)
+    node.endpoint = target.login
+    return node

@@ -5,6 +5,7 @@ What was refused unread is asked again: elsewhere, with the script, or a moment 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from time import monotonic, sleep
 from typing import Protocol
 
@@ -28,6 +29,10 @@ class Nodes(Protocol):
 
     @property
     def state(self) -> str: ...
+
+    @property
+    def shards(self) -> Mapping[str, str]:
+        """The state of each server, by `host:port`."""
 
     def start(self) -> None: ...
 
@@ -98,7 +103,7 @@ class Asking:
             elif (other := self.nodes.elsewhere(refusal, node)) is not None:
                 node, asking = other, refusal.code == "ASK"
             elif refusal.code == "TRYAGAIN" and many_keys:
-                raise KeysApart(refusal.text, refusal.kind)
+                raise KeysApart(refusal.text, refusal.kind, node.shard)
             elif refusal.code == "TRYAGAIN" and monotonic() + TRY_AGAIN_S < until:
                 sleep(TRY_AGAIN_S)
             else:
@@ -116,4 +121,4 @@ class Asking:
             node.leave(refusal.text)
         if refusal.moved_on:
             self.nodes.look_again()
-        return store_error(refusal, node.where)
+        return store_error(refusal, node.where, node.shard)

@@ -36,6 +36,7 @@ class Channel:
     Args:
         connected: the socket; it is the channel's from now on.
         patience_s: how long an answer may take, unless a question says otherwise.
+        shard: which server it leads to, `host:port`.
     """
 
     __slots__ = (
@@ -46,13 +47,14 @@ class Channel:
         "_patience_s",
         "_recv",
         "_send",
+        "_shard",
         "_socket",
         "owed",
         "retired",
         "used_at",
     )
 
-    def __init__(self, connected: socket.socket, patience_s: float) -> None:
+    def __init__(self, connected: socket.socket, patience_s: float, shard: str = "") -> None:
         reader = hiredis.Reader(notEnoughData=_NOTHING)
         self._feed = reader.feed
         self._gets = reader.gets
@@ -61,6 +63,7 @@ class Channel:
         self._send: Callable[[bytes], object] = _sender(connected)
         self._recv = connected.recv
         self._patience_s = patience_s
+        self._shard = shard
         self.owed = 0
         """How many replies are owed to whoever asked. Only a channel that owes none can be used by somebody else."""
         self.retired = False
@@ -164,8 +167,10 @@ class Channel:
     def _failed(self, error: Exception) -> StoreError:
         """What the socket said, in our words."""
         if isinstance(error, TimeoutError):
-            return StoreError(f"no answer from the store within {self._patience_s * 1000:.3g} ms", "timeout")
-        return StoreError(f"the connection to the store was lost: {str(error) or type(error).__name__}", "down")
+            message = f"no answer from the store within {self._patience_s * 1000:.3g} ms"
+            return StoreError(message, "timeout", self._shard)
+        message = f"the connection to the store was lost: {str(error) or type(error).__name__}"
+        return StoreError(message, "down", self._shard)
 
 
 def _hung_up(command: bytes) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from threading import Event
 from time import monotonic
 from typing import NamedTuple
@@ -30,6 +30,9 @@ log = logging.getLogger("limen.store")
 LOOK_PAUSE_S = 0.1
 
 
+MakeNode = Callable[[Endpoint, Callable[[], None], Callable[[], None]], SyncNode]
+
+
 class Map(NamedTuple):
     """Who keeps which slot, as far as it is known."""
 
@@ -42,12 +45,14 @@ class SyncCluster:
 
     Args:
         target: some of its nodes, and how to log in.
-        make_node: a node from its address and the function to call when it is in trouble.
+        make_node: a node from its address and the functions to call when it is in trouble, and before it decides again.
+        on_return: called with slots of which somebody decides who may have forgotten what was said last.
     """
 
-    def __init__(self, target: Target, make_node: Callable[[Endpoint, Callable[[], None]], SyncNode]) -> None:
+    def __init__(self, target: Target, make_node: MakeNode, on_return: Callable[[Callable[[int], bool]], None]) -> None:
         self._target = target
         self._make_node = make_node
+        self._on_return = on_return
         self._map = Map([], {})
         self._closed = False
         self._begin()
@@ -73,6 +78,11 @@ class SyncCluster:
             self.look_again()
         states = [node.state for node in nodes]  # of all of them: to be asked does a lost node good
         return "up" if states and set(states) == {"up"} else "down"
+
+    @property
+    def shards(self) -> Mapping[str, str]:
+        nodes = self._map.nodes
+        return {str(address): nodes[address].state for address in owners_of(self._map.owners) if address in nodes}
 
     def start(self) -> None:
         """See who is there and connect to them; returns when they answer, or after a second."""
@@ -107,6 +117,7 @@ class SyncCluster:
         node = self._map.nodes.get(address) or self._new_node(address)
         if refusal.code == "MOVED":
             self._map.owners[refusal.slot] = address
+            self._on_return(lambda slot: slot == refusal.slot)
             self.look_again()
         return node
 
@@ -124,8 +135,14 @@ class SyncCluster:
         return next((address.host for address, node in self._map.nodes.items() if node is asked), "")
 
     def _new_node(self, address: Address) -> SyncNode:
-        node = self._make_node(self._target.login.at(*address), self.look_again)
-        return self._map.nodes.setdefault(address, node)
+        return self._map.nodes.setdefault(address, self._made(address))
+
+    def _made(self, address: Address) -> SyncNode:
+        def returned() -> None:
+            owners = self._map.owners
+            self._on_return(lambda slot: owners[slot] == address)
+
+        return self._make_node(self._target.login.at(*address), self.look_again, returned)
 
     def _look(self) -> None:
         """Ask the nodes that are known, then those of the URL, until one knows."""
@@ -141,11 +158,11 @@ class SyncCluster:
         raise StoreError("; ".join(errors), "down")
 
     def _use(self, owners: list[Address | None]) -> None:
-        before = self._map.nodes
-        nodes = {
-            address: before.get(address) or self._make_node(self._target.login.at(*address), self.look_again)
-            for address in owners_of(owners)
-        }
+        before, owners_before = self._map.nodes, self._map.owners
+        nodes = {address: before.get(address) or self._made(address) for address in owners_of(owners)}
+        moved = {slot for slot, owner in enumerate(owners_before) if owner is not None and owner != owners[slot]}
+        if moved:
+            self._on_return(moved.__contains__)
         self._map = Map(owners, nodes)
         for address, node in before.items():
             if address not in nodes:

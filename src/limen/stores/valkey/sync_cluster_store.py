@@ -9,6 +9,7 @@ from limen.core.algorithm import Seen
 from limen.errors import StoreError
 from limen.stores.base import Op
 from limen.stores.valkey.endpoint import Endpoint, Target
+from limen.stores.valkey.returning import tell
 from limen.stores.valkey.script import Commands, grouped, parse_seen
 from limen.stores.valkey.split import KeysApart, Part, split
 from limen.stores.valkey.sync_cluster import SyncCluster
@@ -33,10 +34,16 @@ class ValkeyClusterStore(SyncOperations):
     ) -> None:
         deadline_s = deadline_ms / 1000
 
-        def make_node(at: Endpoint, troubled: Callable[[], None]) -> SyncNode:
-            return SyncNode(str(at), lambda: at, deadline_s, commands.load, max_connections, False, troubled)
+        def make_node(at: Endpoint, troubled: Callable[[], None], returned: Callable[[], None]) -> SyncNode:
+            node = SyncNode(str(at), lambda: at, deadline_s, commands.load, max_connections, False, troubled, returned)
+            node.endpoint = at
+            return node
 
-        super().__init__(SyncCluster(target, make_node), commands, deadline_ms)
+        super().__init__(SyncCluster(target, make_node, self._returned), commands, deadline_ms)
+
+    def _returned(self, slots: Callable[[int], bool]) -> None:
+        key = self._names.key
+        tell(self.on_return, lambda identity, label: slots(slot_of(key(identity, label))))
 
     def atomic(self, ops: Sequence[Op]) -> bool:
         return len(self._parts(ops)) == 1

@@ -50,10 +50,10 @@ def log_in(
 
 def _check_role(channel: Channel, endpoint: Endpoint) -> None:
     if is_replica(channel.ask(ROLE, GIVE_UP_S)):
-        raise StoreError(f"{endpoint} is a replica: it takes no writes", "read_only")
+        raise StoreError(f"{endpoint} is a replica: it takes no writes", "read_only", str(endpoint.address))
 
 
-def probe(channel: Channel, where: str, deadline_s: float) -> None:
+def probe(channel: Channel, where: str, deadline_s: float, shard: str = "") -> None:
     """Ask whether the server is there: first at all, then within the deadline of requests.
 
     Raises:
@@ -62,7 +62,7 @@ def probe(channel: Channel, where: str, deadline_s: float) -> None:
     for patience_s in (GIVE_UP_S, deadline_s):
         reply = channel.ask(PING, patience_s)
         if isinstance(reply, hiredis.ReplyError):
-            raise store_error(classify(str(reply)), where)
+            raise store_error(classify(str(reply)), where, shard)
 
 
 def ask_once(endpoint: Endpoint, command: bytes) -> Reply:
@@ -77,7 +77,7 @@ def ask_once(endpoint: Endpoint, command: bytes) -> Reply:
     finally:
         channel.close()
     if isinstance(reply, hiredis.ReplyError):
-        raise store_error(classify(str(reply)), str(endpoint))
+        raise store_error(classify(str(reply)), str(endpoint), str(endpoint.address))
     return reply
 
 
@@ -87,14 +87,15 @@ def open_channel(endpoint: Endpoint, patience_s: float, timeout_s: float) -> Cha
     Raises:
         StoreError: `down` when nobody answers, `login` when the server will not have us.
     """
-    connection = _connection(endpoint, timeout_s)
+    connection, shard = _connection(endpoint, timeout_s), str(endpoint.address)
     try:
         connection.connect()
-        return Channel(_taken_over(connection), patience_s)
+        return Channel(_taken_over(connection), patience_s, shard)
     except AuthenticationError as error:
-        raise StoreError(f"{endpoint} refused the login: {error}; check user and password", "login") from error
+        raise StoreError(f"{endpoint} refused the login: {error}; check user and password", "login", shard) from error
     except (RedisError, OSError, ValueError) as error:
-        raise StoreError(f"{endpoint} cannot be reached: {str(error) or type(error).__name__}", "down") from error
+        message = f"{endpoint} cannot be reached: {str(error) or type(error).__name__}"
+        raise StoreError(message, "down", shard) from error
     finally:
         connection.disconnect()  # what was not taken over
 

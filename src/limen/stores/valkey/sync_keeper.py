@@ -47,6 +47,7 @@ class SyncKeeper:
         max_connections: the most that are open; further threads wait for one.
         must_be_primary: whether a replica is refused at the login. A node of a cluster tells itself where to go.
         troubled: is called whenever the server is lost, and at each attempt that does not find it again.
+        returned: is called before a new connection is used after an earlier one was lost.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class SyncKeeper:
         max_connections: int = DEFAULT_MAX_CONNECTIONS,
         must_be_primary: bool = True,
         troubled: Callable[[], None] = lambda: None,
+        returned: Callable[[], None] = lambda: None,
     ) -> None:
         self.where = where
         self.endpoint: Endpoint | None = None
@@ -70,6 +72,7 @@ class SyncKeeper:
         self._max_connections = max_connections
         self._must_be_primary = must_be_primary
         self._troubled = troubled
+        self._returned = returned
         self._closed = False
         self._begin()
         begin_anew_after_fork(self)
@@ -85,6 +88,9 @@ class SyncKeeper:
         self._first_until = 0.0
         """How long the first requests wait for that."""
         self._loading = Lock()
+        self._decided = False
+        self._losses_told = 0
+        """How many lost connections there were when they were last told of."""
         self._misses = self._unusable = 0
         self._unusable_since = 0.0
         self._last_error = ""
@@ -95,6 +101,11 @@ class SyncKeeper:
         self._begin()
 
     @property
+    def shard(self) -> str:
+        """`host:port` of it; empty while nobody knows."""
+        return "" if self.endpoint is None else str(self.endpoint.address)
+
+    @property
     def state(self) -> str:
         """`up` or `down`. Asking for it sees to it that it does not stay down for want of calls."""
         self.pool.sweep()
@@ -103,6 +114,12 @@ class SyncKeeper:
         if not self._closed:
             self._attempts.run()
         return "down"
+
+    @property
+    def shards(self) -> dict[str, str]:
+        """Its state by its name, if that is known."""
+        state = self.state
+        return {self.shard: state} if self.shard else {}
 
     def start(self, until: float = 0.0) -> None:
         """Connect; returns when the server answers or refuses, or after a second.
@@ -145,6 +162,7 @@ class SyncKeeper:
         if self.breaker.is_open:
             self._last_error = f"{self.where}: {why}"
             log.warning("%s; deciding without it until it answers in time", self._last_error)
+            self.pool.losses += 1
             self.pool.wake()
             self._troubled()
 
@@ -166,9 +184,12 @@ class SyncKeeper:
         self.pool.wake()
 
     def _make_available(self, pool: Pool) -> None:
-        channel = (pool.borrow(monotonic()) if self.breaker.is_open else None) or self._opened(pool)
+        kept = pool.borrow(monotonic()) if self.breaker.is_open else None
+        channel = kept or self._opened(pool)
         try:
-            probe(channel, self.where, self._deadline_s)
+            probe(channel, self.where, self._deadline_s, self.shard)
+            if kept is None:
+                self._tell_of_losses()
             self._answers()
         except StoreError as error:
             if error.kind != "timeout":  # one late answer says nothing about the connections that are in use
@@ -176,6 +197,12 @@ class SyncKeeper:
             raise
         finally:
             self.give_back(channel)
+
+    def _tell_of_losses(self) -> None:
+        losses, told = self.pool.losses, self._losses_told
+        if losses != told and self._decided:
+            self._returned()
+        self._losses_told, self._decided = losses, True
 
     def _answers(self) -> None:
         if self.breaker.is_open or self.connections == 1:

@@ -99,6 +99,7 @@ class SyncNode(SyncKeeper):
         """The server is not what it was: connect anew, wherever it is now."""
         self._last_error = why
         self.breaker.lost()
+        self.pool.losses += 1
         self.pool.retire()
         self._attempts.run()
 
@@ -121,7 +122,7 @@ class SyncNode(SyncKeeper):
     def _load(self, command: bytes, until: float) -> None:
         reply = self.ask(command, until)
         if isinstance(reply, hiredis.ReplyError):
-            raise store_error(classify(str(reply)), self.where)
+            raise store_error(classify(str(reply)), self.where, self.shard)
         self.loads += 1
 
     def _wait_for_one(self, until: float) -> Channel:
@@ -129,9 +130,10 @@ class SyncNode(SyncKeeper):
         if channel is not None:
             return channel
         if self._in_vain():
-            raise StoreError(self._last_error or f"{self.where} is not connected", "down")
+            raise StoreError(self._last_error or f"{self.where} is not connected", "down", self.shard)
         if len(self.pool):  # the server answers others meanwhile: this process is the one that is late
-            raise StoreError(f"all {len(self.pool)} connections to {self.where} are in use", "overload")
-        error = StoreError(f"no connection to {self.where} within the deadline", "timeout")
+            message = f"all {len(self.pool)} connections to {self.where} are in use"
+            raise StoreError(message, "overload", self.shard)
+        error = StoreError(f"no connection to {self.where} within the deadline", "timeout", self.shard)
         self.note(error)
         raise error

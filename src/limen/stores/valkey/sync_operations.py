@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from limen.core.algorithm import Seen
 from limen.core.concurrency import SlotsSeen
-from limen.stores.base import Op, Slot
-from limen.stores.valkey.script import Commands, parse_bool, parse_seen, parse_slots
+from limen.stores.base import Borrow, Charge, Lent, Op, Slot
+from limen.stores.valkey.returning import OnReturn
+from limen.stores.valkey.script import Commands, parse_alive, parse_bool, parse_lent, parse_seen, parse_slots
 from limen.stores.valkey.sync_asking import Asking, Nodes
 
 __all__ = ["SyncOperations"]
@@ -21,6 +24,8 @@ class SyncOperations:
     """
 
     def __init__(self, nodes: Nodes, commands: Commands, deadline_ms: float) -> None:
+        self.on_return: OnReturn | None = None
+        """Is called before a server decides again that may have forgotten what it said last."""
         self._nodes = nodes
         self._commands = commands
         self._names = commands.names
@@ -29,6 +34,11 @@ class SyncOperations:
     @property
     def state(self) -> str:
         return self._nodes.state
+
+    @property
+    def shards(self) -> Mapping[str, str]:
+        """Of each server, by `host:port`, whether it is `up` or `down`."""
+        return self._nodes.shards
 
     def start(self) -> None:
         self._nodes.start()
@@ -39,6 +49,20 @@ class SyncOperations:
     def grant(self, op: Op, tokens: int, for_us: int) -> Seen:
         reply = self._asking.ask(self._key(op), self._commands.grant(op, tokens, for_us))
         return parse_seen(reply, [op])[0]
+
+    def charge(self, charge: Charge) -> Seen:
+        op = charge.op
+        reply = self._asking.ask(self._key(op), self._commands.charge(charge), many_keys=bool(op.cost))
+        return parse_seen(reply, [op])[0]
+
+    def beat(self, gateway: str) -> tuple[int, int]:
+        return parse_alive(self._asking.ask(self._commands.gateways_key(gateway), self._commands.beat(gateway)))
+
+    def leave(self, gateway: str) -> None:
+        self._asking.ask(self._commands.gateways_key(gateway), self._commands.leave(gateway))
+
+    def borrow(self, borrow: Borrow) -> Lent:
+        return parse_lent(self._asking.ask(self._key(borrow.op), self._commands.borrow(borrow)))
 
     def reset(self, identity: str, rule: str | None, colocate: str = "") -> None:
         self._asking.ask(self._names.key(identity, colocate), self._commands.reset(identity, rule, colocate))

@@ -49,6 +49,8 @@ class Pool:
         self._queue: deque[Waiter] = deque()
         self._queueing = Lock()
         self._suspect_before = 0.0
+        self.losses = 0
+        """How often the server was seen to be lost."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -74,6 +76,7 @@ class Pool:
                 used_at, channel.used_at = channel.used_at, now
                 if (now - used_at < IDLE_S and used_at >= self._suspect_before) or channel.is_quiet():
                     return channel
+                self.losses += 1
                 self.drop(channel)
         except IndexError:
             return None
@@ -101,11 +104,13 @@ class Pool:
 
     def suspect(self) -> None:
         """The server hung up on somebody: look at the others before they are used."""
+        self.losses += 1
         self._suspect_before = monotonic()
 
     def sweep(self) -> None:
         """Drop the idle ones that were hung up on."""
         now, good = monotonic(), []
+        self._suspect_before = now  # a look that is repeated often must not pass for use
         while (channel := self.borrow(now)) is not None:
             good.append(channel)
         for channel in good:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 
 from limen.errors import StoreError
@@ -31,6 +31,10 @@ class SingleNode:
     @property
     def state(self) -> str:
         return self.node.state
+
+    @property
+    def shards(self) -> Mapping[str, str]:
+        return self.node.shards
 
     def start(self) -> None:
         self.node.start()

@@ -1,0 +1,186 @@
+"""How far beyond its limit a rule can go: a number, and what it is made of.
+
+The envelope of a limit of C tokens that come back at r a second: any interval of T seconds admits at most `C + r·T`.
+The bound X is how many tokens more that can be, its ratio X/C. It holds for any interval, whatever clients do, under
+*one* fault at a time: what is always there adds up, and the worst fault comes on top.
+
+    store answers    0        one step of one server, on its clock
+    deny cache       0        it only denies
+    leases           β·C      the script never has more than that on loan, all gateways together (`core.lease`)
+    end of a window  C        fixed windows only: all of one just before its end, all of the next just after it
+    local shares     C·START  what N shares begin with, together; the rest of what they admit is owed (`core.share`)
+    saved up         N·a − C  a is what one share has room for: the dearest request at least. Where C < N·a, shares
+                              that were saved up for long are together more than a whole bucket
+    failover         β·C      gateways lower each bucket to what they last saw of it, for the last three seconds, which
+                              is as far as a replica may lag; but what was lent may be lent once more
+    empty restart    C/10     buckets of a server that forgot begin with a tenth
+
+Each fault comes with an outage, long or short, so the shares' start is in all of them. It does not add to the restart:
+what the shares admitted is owed, and charged to the tenth that the buckets began with. In an outage of its own each
+fault would add once more.
+
+Not in the number, because only a clock or a head count bounds them: `Bound.besides` says them in words.
+
+- k of N gateways cut off while the others are not: they admit k/N of the limit besides, for as long as it lasts. That
+  is so too between the return of the first gateway and that of the last.
+- More gateways than anybody counted: G instead of N admit G/N of the limit while the store is away.
+- After a failover, what a gateway admits before another has told what it last saw there: about a tenth of a second.
+- A step of the store's clock by δ: min(C, r·δ) ahead, nothing back.
+
+Concurrency limits are counted in slots. Who holds one keeps it while the store is away, and N parts, each rounded up,
+are given out besides.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Literal, NamedTuple
+
+from limen.core.algorithm import AnyLimit
+from limen.core.concurrency import SlotLimit
+from limen.core.share import START
+
+__all__ = ["MECHANISMS", "YOUNG", "Bound", "Circumstances", "Mechanism", "Part", "bound_of_limit"]
+
+Mechanism = Literal["window_edge", "lease", "local_share", "failover", "empty_restart"]
+MECHANISMS: tuple[Mechanism, ...] = ("window_edge", "lease", "local_share", "failover", "empty_restart")
+ALWAYS = ("window_edge", "lease")
+YOUNG = Fraction(1, 10)
+"""What a bucket begins with at a server that has forgotten what was spent."""
+SHORTEST = {"hour": Fraction(1, 2), "day": Fraction(23, 24), "week": Fraction(167, 168), "month": Fraction(28, 30)}
+"""The shortest window of a calendar, of its usual length: February; and summer time, half an hour on Lord Howe."""
+
+
+class Circumstances(NamedTuple):
+    """What a bound depends on besides the limit."""
+
+    gateways: int = 1
+    """N, as the shares are made with it."""
+    closed: bool = False
+    """Whether the rule answers 503 instead of by a share."""
+    lent: int = 0
+    """The most tokens that may be on loan at once."""
+    dearest: int = 1
+    """Tokens that the dearest request costs."""
+    shared: bool = True
+    """Whether there is a store. Without one a restart forgets everything, and nothing else can fail."""
+
+
+class Part(NamedTuple):
+    """What one mechanism adds."""
+
+    mechanism: Mechanism
+    tokens: Fraction
+    always: bool
+    """Whether it is there without any fault."""
+    why: str
+    """A sentence for people, without its full stop."""
+
+
+class Bound(NamedTuple):
+    """The bound of one rule."""
+
+    capacity: int
+    parts: tuple[Part, ...]
+    besides: tuple[str, ...] = ()
+    """Sentences about what no number of tokens bounds."""
+
+    @property
+    def tokens(self) -> Fraction:
+        """X: everything that is always there, and the worst fault."""
+        always = sum((part.tokens for part in self.parts if part.always), Fraction(0))
+        return always + max((part.tokens for part in self.parts if not part.always), default=Fraction(0))
+
+    @property
+    def ratio(self) -> float:
+        """X/C; 0 for a limit of 0, which admits nothing."""
+        return float(self.tokens / self.capacity) if self.capacity else 0.0
+
+    def part_ratio(self, mechanism: Mechanism) -> float:
+        """What one mechanism adds, of the capacity."""
+        found = sum((part.tokens for part in self.parts if part.mechanism == mechanism), Fraction(0))
+        return float(found / self.capacity) if self.capacity else 0.0
+
+
+def bound_of_limit(limit: AnyLimit | SlotLimit, given: Circumstances) -> Bound:
+    """The bound of a limit."""
+    capacity = limit.capacity
+    if not capacity:
+        return Bound(0, ())
+    if isinstance(limit, SlotLimit):
+        parts = _of_slots(capacity, given)
+    else:
+        parts = (_edge(limit), _lease(capacity, given), *_faults(capacity, given))
+    return Bound(capacity, tuple(part for part in parts if part.tokens), _besides(capacity, given))
+
+
+def _edge(limit: AnyLimit) -> Part:
+    tokens = Fraction(0)
+    if limit.algorithm in ("fixed_window", "calendar_window"):
+        tokens = limit.capacity * (2 - SHORTEST.get(getattr(limit, "unit", ""), Fraction(1)))
+    why = "around the end of a window all of it can pass twice; a token bucket or a sliding log does not do that"
+    return Part("window_edge", tokens, True, why)
+
+
+def _lease(capacity: int, given: Circumstances) -> Part:
+    lent = _per_cent(Fraction(given.lent, capacity))
+    return Part("lease", Fraction(given.lent), True, f"gateways may have borrowed {lent} of it and not spent it yet")
+
+
+def _faults(capacity: int, given: Circumstances) -> tuple[Part, ...]:
+    if not given.shared:
+        return (Part("empty_restart", Fraction(capacity), False, "a process that restarts has forgotten all buckets"),)
+    return (
+        _share(capacity, given),
+        Part("failover", Fraction(given.lent), False, "a failover can forget what is lent, and it is lent again"),
+        Part("empty_restart", capacity * YOUNG, False, "a server that restarts empty begins all buckets with a tenth"),
+    )
+
+
+def _share(capacity: int, given: Circumstances) -> Part:
+    if given.closed:
+        return Part("local_share", Fraction(0), False, "")
+    gateways, start = given.gateways, capacity * START
+    room = min(capacity, max(given.dearest, 1, capacity // gateways))
+    saved_up = Fraction(gateways * room - capacity)
+    if saved_up > start:
+        why = (
+            f"while the store is away, {gateways} gateways save up {_tokens(room)} each, the price of one request, "
+            f"though their share is {_number(Fraction(capacity, gateways))}"
+        )
+        return Part("local_share", saved_up, False, why)
+    return Part("local_share", start, False, "when the store goes away the shares of all gateways begin with a tenth")
+
+
+def _of_slots(capacity: int, given: Circumstances) -> tuple[Part, ...]:
+    if not given.shared:
+        return ()
+    parts = 0 if given.closed else -(-capacity // given.gateways) * given.gateways
+    return (
+        Part("local_share", Fraction(parts), False, "while the store is away slots that are held stay held, and all "
+             "gateways give out their part besides"),
+        Part("failover", Fraction(capacity), False, "a failover can lose the slots of the last 3 seconds"),
+        Part("empty_restart", Fraction(capacity), False, "a server that restarts empty has forgotten who holds a slot"),
+    )  # fmt: skip
+
+
+def _besides(capacity: int, given: Circumstances) -> tuple[str, ...]:
+    if not given.shared:
+        return ("every process allows the whole limit",)
+    share = _per_cent(Fraction(1, given.gateways))
+    cut_off = f"each gateway that is cut off alone admits {share} of the limit besides, for as long as that lasts"
+    failover = "what passes after a failover, in the tenth of a second until every gateway has told what it last saw"
+    clock = f"a step ahead of the store's clock gives what would have grown meanwhile, {_tokens(capacity)} at most"
+    return (failover, clock) if given.closed else (cut_off, failover, clock)
+
+
+def _per_cent(part: Fraction) -> str:
+    return f"{float(part * 100):.3g} %"
+
+
+def _number(tokens: Fraction) -> str:
+    return f"{float(tokens):.6g}"
+
+
+def _tokens(count: int) -> str:
+    return f"{count} token{'s' if count != 1 else ''}"

@@ -1,0 +1,42 @@
+
+-- KEYS   the bucket's; and where something is taken, one that remembers for MEMORY_MS that it was
+-- ARGV   'charge'  most, then one operation: its cost is taken, or as much as is there; then no more than `most` is
+--        left, in the unit of what is seen, when that is not empty
+-- reply  what is seen now
+
+if args[1] == 'charge' then
+  local MEMORY_MS = 600000
+
+  -- What goes from the bucket, and how many granted tokens: as in a take, and at last the fraction of a token.
+  local function drained(op, amount)
+    local own = math.min(amount, op.left - op.left % op.unit)
+    local tokens = math.min(ceil((amount - own) / op.unit), op.granted)
+    return math.min(op.left, amount - tokens * op.unit), tokens
+  end
+
+  local function lower(op, amount)
+    local own, tokens = drained(op, amount)
+    op.granted = op.granted - tokens
+    local value, lasts = op.kind.spend(op, own)
+    if op.granted > 0 then lasts = outlives(lasts, op.granted_until - now) end
+    call('HSET', KEYS[1], op.field, with_grant(op, value))
+    keep(KEYS[1], lasts)
+    op.value = value
+  end
+
+  local function charge()
+    local stored = stored_fields(KEYS[1], {args[3]})
+    local op, most = read_op(1, stored[1], 3), number(args[2])
+    local there, amount = op.seen[1], op.cost
+    if amount > 0 and not call('SET', KEYS[2], '', 'PX', MEMORY_MS, 'NX') then amount = 0 end
+    amount = math.max(math.min(amount, there), most and there - most or 0)
+    if amount > 0 or op.back then lower(op, amount) end
+    op.cost = 0 -- the wait is for nothing now
+    op.seen = {0, op.kind.look(op)}
+    op.seen[1] = op.left + op.granted * op.unit
+    if #op.seen == 1 then return op.seen[1] end
+    return op.seen
+  end
+
+  return charge()
+end

@@ -1,0 +1,276 @@
+"""What a fleet saw, to be asked: how long decisions took and who made them, when breakers opened, what went wrong."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from limen.core.limit import Limit
+from limen.rules.model import Rule
+from limen.stores.valkey.names import Names
+from limen.stores.valkey.topology import slot_of
+from limen.testing import IntervalChecker
+from tests.faults.fleet.lateness import Lateness
+from tests.faults.fleet.record import Record, records
+
+__all__ = ["Change", "Findings", "Line", "Part", "Phase", "Told"]
+
+BOUND = "limen_rule_overshoot_bound_ratio"
+UNTOLD = 0.1
+WARNINGS = ("Traceback", "Warning", "Task was destroyed", "never retrieved")
+
+
+class Phase(NamedTuple):
+    name: str
+    at_us: int
+
+
+class Told(NamedTuple):
+    gateway: int
+    report: dict[str, Any]
+
+
+class Change(NamedTuple):
+    """A gateway thinks otherwise of a shard from now on."""
+
+    at_us: int
+    shard: str
+    state: str
+    gateway: int
+
+
+class Line(NamedTuple):
+    """A line of a gateway's log."""
+
+    at_us: int
+    logger: str
+    text: str
+    gateway: int
+
+
+class Attempt(NamedTuple):
+    """A gateway tried to connect."""
+
+    at_us: int
+    address: str
+    answered: bool
+    gateway: int
+
+
+class Part:
+    """Some of the decisions, in the order of their questions."""
+
+    def __init__(self, found: list[Record], late: dict[int, Lateness]) -> None:
+        self.found = found
+        self._late = late
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    def where(self, holds: Callable[[Record], object]) -> Part:
+        return Part([each for each in self.found if holds(each)], self._late)
+
+    @cached_property
+    def sources(self) -> Counter[str]:
+        return Counter(each.source for each in self.found)
+
+    @cached_property
+    def statuses(self) -> Counter[int]:
+        return Counter(each.status for each in self.found)
+
+    @cached_property
+    def reasons(self) -> Counter[str]:
+        return Counter(each.reason for each in self.found)
+
+    @property
+    def degraded(self) -> Part:
+        """What was decided without the store."""
+        return self.where(lambda each: each.source == "local_share" or each.reason == "store_unavailable")
+
+    def latency(self) -> dict[str, float]:
+        """Milliseconds: `max`, `p99`, `p50`; `own_max`, `own_p99`, `own_p50` without the time in which the event loop of the
+        gateway was busy or was not given the processor; and `loop_max`, how long that was at most."""
+        took = sorted(each.took_us for each in self.found)
+        own = sorted(self.own_us(each) for each in self.found)
+        loop = max(
+            (self._late[each.gateway].within(each.invoked_us, each.completed_us) for each in self.found), default=0
+        )
+        named = {
+            "max": at(took, 1), "p99": at(took, 0.99), "p50": at(took, 0.5), "own_max": at(own, 1),
+            "own_p99": at(own, 0.99), "own_p50": at(own, 0.5), "loop_max": loop,
+        }  # fmt: skip
+        return {name: round(us / 1000, 3) for name, us in named.items()}
+
+    def own_us(self, each: Record) -> int:
+        """How long a decision took, without what the event loop was late."""
+        return each.took_us - self._late[each.gateway].within(each.invoked_us, each.completed_us)
+
+
+class Findings:
+    """Everything that the gateways told.
+
+    Args:
+        rules: arguments of `Rule`.
+        phases: as they were named.
+        told: the reports of the gateways.
+        errors: what they wrote to their standard error.
+        metrics: what Prometheus would have read at the end, from each.
+        shards: first slot of each shard.
+        prefix: how clients are called, before their number.
+    """
+
+    def __init__(
+        self,
+        rules: Sequence[dict[str, Any]],
+        phases: Sequence[Phase],
+        told: Sequence[Told],
+        errors: str,
+        metrics: Sequence[str],
+        shards: Sequence[int],
+        prefix: str,
+    ) -> None:
+        self.rules = [Rule(**rule) for rule in rules]
+        self.phases = list(phases)
+        self.errors = errors
+        self._told = told
+        self._metrics = [_samples(text) for text in metrics]
+        self._shards = list(shards)
+        self._shard = lru_cache(maxsize=None)(self._shard_anew)
+        self._prefix = prefix
+        self.changes = sorted(Change(*each) for each in self._all("changes"))
+        self.lines = sorted(Line(*each) for each in self._all("lines"))
+        self.attempts = sorted(Attempt(*each) for each in self._all("attempts"))
+        self.reports = [each.report for each in told]
+        self.unhandled = [text for told in told for text in told.report["unhandled"]]
+        self._late = self._lateness()
+        self.all = Part(self._records(), self._late)
+
+    def during(self, *phases: str) -> Part:
+        """What was asked in these phases."""
+        spans = [self.span(phase) for phase in phases]
+        return self.all.where(lambda each: any(start <= each.invoked_us < end for start, end in spans))
+
+    def span(self, phase: str) -> tuple[int, int]:
+        """When a phase began and the next one did, in microseconds."""
+        at = next(at for at, each in enumerate(self.phases) if each.name == phase)
+        end = self.phases[at + 1].at_us if at + 1 < len(self.phases) else 1 << 62
+        return self.phases[at].at_us, end
+
+    def shard_of(self, each: Record) -> int:
+        """The shard that the client of a decision was in when the fleet started."""
+        return self._shard(each.client)
+
+    def of_rule(self, part: Part, rule: str) -> Part:
+        place = next(at for at, each in enumerate(self.rules) if each.id == rule)
+        return part.where(lambda each: each.rule == place)
+
+    def of_shard(self, part: Part, *shards: int) -> Part:
+        return part.where(lambda each: self._shard(each.client) in shards)
+
+    def changed(self, state: str, shard: str, since_us: int) -> dict[int, float]:
+        """Milliseconds from a moment until each gateway first held a shard to be `up` or `down`."""
+        first: dict[int, float] = {}
+        for each in self.changes:
+            if each.state == state and each.shard == shard and each.at_us >= since_us:
+                first.setdefault(each.gateway, (each.at_us - since_us) / 1000)
+        return first
+
+    def first_down(self, since_us: int) -> dict[int, float]:
+        """Milliseconds from a moment until each gateway first held any shard to be down."""
+        first: dict[int, float] = {}
+        for each in self.changes:
+            if each.state == "down" and each.at_us >= since_us:
+                first.setdefault(each.gateway, (each.at_us - since_us) / 1000)
+        return first
+
+    def openings(self, shard: str, start_us: int = 0, end_us: int = 1 << 62) -> Counter[int]:
+        """How often each gateway began to hold a shard to be down."""
+        found = (
+            e.gateway for e in self.changes if e.shard == shard and e.state == "down" and start_us <= e.at_us < end_us
+        )
+        return Counter(found)
+
+    def connections(self, address: str, start_us: int = 0, end_us: int = 1 << 62) -> Counter[int]:
+        """Attempts to connect to a server, by gateway."""
+        found = (e.gateway for e in self.attempts if e.address == address and start_us <= e.at_us < end_us)
+        return Counter(found)
+
+    def checker(self, rule: str, part: Part | None = None) -> IntervalChecker:
+        """All that was let through under a rule, against its limit."""
+        at = next(at for at, each in enumerate(self.rules) if each.id == rule)
+        checker = IntervalChecker(self.rules[at])
+        for each in (part or self.all).found:
+            if each.allowed and each.rule == at:
+                checker.admitted(each.client, each.cost, each.invoked_us, each.completed_us)
+        return checker
+
+    def bound_tokens(self, rule: str) -> Fraction:
+        """The most tokens beyond the limit that the gateways declare for a rule."""
+        limit = next(each.limit for each in self.rules if each.id == rule)
+        assert isinstance(limit, Limit)
+        found = {
+            v for one in self._metrics for (name, has), v in one.items() if name == BOUND and ("rule", rule) in has
+        }
+        return Fraction(max(found, default=UNTOLD)).limit_denominator(1000) * limit.capacity
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum over all gateways, and all series that have these labels."""
+        wanted = set(labels.items())
+        return sum(value for one in self._metrics for (n, has), value in one.items() if n == name and wanted <= has)
+
+    def no_accidents(self) -> None:
+        """Nothing was raised, nobody was left without an answer, no rule that fails open refused with a 5xx."""
+        assert self.unhandled == []
+        assert [line for line in self.errors.splitlines() if any(word in line for word in WARNINGS)] == []
+        assert self.all.reasons["raised"] == 0
+        for rule in self.rules:
+            if rule.on_failure == "open":
+                assert self.of_rule(self.all, rule.id).statuses[503] == 0
+
+    def late_ms(self, gateway: int, start_us: int, end_us: int) -> float:
+        """How long the event loop of a gateway was late between two moments, in all."""
+        return self._late[gateway].within(start_us, end_us) / 1000
+
+    def longest_late_ms(self, gateway: int, start_us: int = 0, end_us: int = 1 << 62) -> float:
+        """The longest that the event loop of a gateway was late at a time."""
+        return self._late[gateway].longest(start_us, end_us) / 1000
+
+    def _records(self) -> list[Record]:
+        found = [
+            each for told in self._told for each in records(Path(told.report["decisions"]).read_bytes(), told.gateway)
+        ]
+        found.sort()
+        return found
+
+    def _lateness(self) -> dict[int, Lateness]:
+        late: dict[int, list[tuple[int, int]]] = {told.gateway: [] for told in self._told}
+        for told in self._told:
+            late[told.gateway] += told.report["late"]
+        return {gateway: Lateness(found) for gateway, found in late.items()}
+
+    def _all(self, what: str) -> Iterable[tuple[Any, ...]]:
+        return [(*each, told.gateway) for told in self._told for each in told.report[what]]
+
+    def _shard_anew(self, client: int) -> int:
+        slot = slot_of(Names(None).key(f"client={self._prefix}{client}"))
+        return max(0, bisect_right(self._shards, slot) - 1)
+
+
+def at(ordered: Sequence[int], part: float) -> int:
+    """The value below which that part of all lies; 0 of none."""
+    return ordered[min(len(ordered) - 1, int(part * len(ordered)))] if ordered else 0
+
+
+def _samples(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }

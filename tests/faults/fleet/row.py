@@ -1,0 +1,77 @@
+"""What a fault did, written down for the table of docs/faults.md."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.faults.fleet.findings import Findings, Part
+
+__all__ = ["DEADLINE_MS", "FOLDER", "Row"]
+
+FOLDER = Path(__file__).resolve().parents[3] / ".results" / "faults"
+DEADLINE_MS = 5.0
+PATIENT = 4
+"""So many deadlines a decision may take at most, without what the event loop itself was late: a process that is never
+idle may take two, and other processes of the machine take what they take."""
+
+
+class Row:
+    """One fault, injected once.
+
+    Args:
+        number: `F1`.
+        length: `short` or `long`.
+    """
+
+    def __init__(self, number: str, length: str) -> None:
+        self.number = number
+        self.length = length
+        self.injected = self.promised = ""
+        self.measured: dict[str, Any] = {}
+        self.path.unlink(missing_ok=True)
+
+    @property
+    def path(self) -> Path:
+        return FOLDER / f"{self.number}-{self.length}.json"
+
+    def of(self, injected: str, promised: str) -> None:
+        """What is done, and what must hold, in words for users."""
+        self.injected, self.promised = injected, promised
+
+    def saw(self, **measured: Any) -> None:
+        """Numbers or words, by what they say."""
+        self.measured.update(measured)
+
+    def swift(self, **parts: Part) -> None:
+        """Note how long decisions took, and hold that the slowest waited for a few deadlines at most.
+
+        What the event loop of the process was late does not count: nobody promises when a machine is that busy.
+        """
+        for name, part in parts.items():
+            found = part.latency()
+            self.measured[f"slowest decision {name}".strip()] = _times(found)
+            assert found["own_max"] <= PATIENT * DEADLINE_MS, (name, found)
+
+    def bounded(self, seen: Findings, *rules: str) -> None:
+        """Hold that each rule stayed within the bound that it declares."""
+        for rule in rules:
+            checker, bound = seen.checker(rule), seen.bound_tokens(rule)
+            worst = checker.worst()
+            over = 0.0 if worst is None else max(0.0, round(float(worst.tokens), 2))
+            self.measured[f"over the limit, {rule}"] = f"{over:g} of {float(bound):g} tokens that may be"
+            checker.check(bound_tokens=bound)
+
+    def write(self, passed: bool) -> None:
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        told = {
+            "number": self.number, "length": self.length, "injected": self.injected, "promised": self.promised,
+            "measured": self.measured, "passed": passed,
+        }  # fmt: skip
+        self.path.write_text(json.dumps(told, indent=1, default=str) + "\n")
+
+
+def _times(found: dict[str, float]) -> str:
+    late = f" while its event loop was late {found['loop_max']:.1f} ms" if found["loop_max"] else ""
+    return f"{found['max']:.1f} ms{late} (p99 {found['p99']:.2f} ms)"

@@ -1,0 +1,175 @@
+"""Primaries that crash or hang, one of them or all: a fleet of processes goes on."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+from tests.faults.fleet.findings import Findings
+from tests.faults.fleet.fleet import Fleet
+from tests.faults.fleet.row import Row
+from tests.faults.fleet.scene import begun
+from tests.topologies.servers import NODE_TIMEOUT_MS, Cluster, Server
+
+BREAKER_MS = 100
+LOST = 0
+"""The shard that is lost; the others are not to notice."""
+OTHERS = (1, 2)
+LOOKS_A_SECOND = 10
+
+
+def opened_in_time(seen: Findings, address: str, since_us: int, gateways: int) -> float:
+    """Hold that each gateway opened the breaker of a server soon after a moment; the slowest, in ms.
+
+    How late its event loop was meanwhile is added to what it may take.
+    """
+    opened = seen.changed("down", address, since_us)
+    assert len(opened) == gateways, opened
+    for gateway, took_ms in opened.items():
+        late_ms = seen.late_ms(gateway, since_us, since_us + int(took_ms * 1000) + 1)
+        assert took_ms <= BREAKER_MS + late_ms, (gateway, took_ms, late_ms)
+    return round(max(opened.values()), 1)
+
+
+def others_unaffected(seen: Findings, phase: str, *shards: int) -> None:
+    """Hold that clients of other shards were decided as before."""
+    before, now = (seen.of_shard(seen.during(name), *shards) for name in ("before", phase))
+    assert len(now.degraded) <= len(now) * (len(before.degraded) / len(before) + 0.02)
+
+
+def lost_clients(seen: Findings, address: str, since_us: int) -> Any:
+    """What clients of the lost shard were answered once breakers were open, without the store."""
+    opened = seen.changed("down", address, since_us)
+    lost = seen.of_shard(seen.all, LOST).degraded
+    return lost.where(lambda each: each.invoked_us > since_us + opened.get(each.gateway, 0) * 1000)
+
+
+def at_once(row: Row, found: Any, before: Any) -> None:
+    """Hold that decisions without the store are faster than those with it."""
+    row.saw(p99_without_the_store=f"{found.latency()['own_p99']:.2f} ms")
+    assert found.latency()["own_p50"] < before.latency()["own_p50"]
+
+
+def recover(fleet: Fleet, ready: Any, what: str) -> tuple[float, float]:
+    """Seconds until the store is whole again, and from then until every gateway decides by it."""
+    return fleet.until(ready, what), fleet.until(fleet.up, "every breaker is closed")
+
+
+def test_F01_primary_crash(row: Row, length: Any, cluster: Cluster, tmp_path: Path) -> None:
+    row.of(
+        f"`kill -9` of one primary of three (node timeout {NODE_TIMEOUT_MS / 1000:g} s)",
+        "no decision waits; the breaker of that shard opens within 100 ms, then its clients are decided at once; the "
+        "other shards notice nothing; exact again within 1 s after the replica took over",
+    )
+    with begun(cluster, tmp_path / "fleet", length.pick(2, 10)) as fleet:
+        lost, replica = cluster.primaries[LOST], cluster.replica_of(cluster.primaries[LOST])
+        fleet.phase("fault")
+        lost.kill()
+        takeover_s, closed_s = recover(fleet, lambda: cluster.owner_in(replica, 0), "the replica took over")
+        fleet.phase("after")
+        fleet.more(length.pick(2, 10))
+        seen = fleet.end()
+    since = seen.span("fault")[0]
+    row.saw(breaker_open_after=f"{opened_in_time(seen, lost.address, since, 4)} ms")
+    row.saw(replica_took_over_after=f"{takeover_s:.1f} s", exact_again_after_that=f"{closed_s:.2f} s")
+    row.swift(
+        before=seen.during("before"),
+        meanwhile=seen.during("fault"),
+        other_shards=seen.of_shard(seen.during("fault"), *OTHERS),
+    )
+    at_once(row, lost_clients(seen, lost.address, since), seen.during("before"))
+    others_unaffected(seen, "fault", *OTHERS)
+    assert closed_s * 1000 < NODE_TIMEOUT_MS
+    assert seen.of_shard(seen.during("after"), LOST).sources["store"]
+    assert seen.metric("limen_store_errors_total") and seen.metric("limen_decisions_total", source="local_share")
+    row.bounded(seen, "api", "login")
+    seen.no_accidents()
+
+
+def test_F02_hung_primary(row: Row, length: Any, cluster: Cluster, tmp_path: Path) -> None:
+    long_s = length.pick(3, 8)
+    row.of(
+        f"SIGSTOP of one primary for 0.9 s, then for {long_s} s",
+        "as when it crashes, and at most two new connections for each gateway and pause",
+    )
+    with begun(cluster, tmp_path / "fleet", length.pick(2, 10)) as fleet:
+        hung, replica = cluster.primaries[LOST], cluster.replica_of(cluster.primaries[LOST])
+        for name, seconds in (("short pause", 0.9), ("long pause", long_s)):
+            fleet.phase(name)
+            hung.send_signal(signal.SIGSTOP)
+            fleet.more(seconds)
+            hung.send_signal(signal.SIGCONT)
+            fleet.phase(f"after {name}")
+            fleet.until(fleet.up, "every breaker is closed")
+            fleet.more(1)
+        took_over = cluster.owner_in(replica, 0)
+        seen = fleet.end()
+    for name in ("short pause", "long pause"):
+        since, until = seen.span(name)
+        row.saw(**{f"breaker open after ({name})": f"{opened_in_time(seen, hung.address, since, 4)} ms"})
+        anew = seen.connections(hung.address, since, until)
+        row.saw(**{f"new connections ({name})": f"at most {max(anew.values(), default=0)} for each gateway"})
+        assert all(count <= 2 for count in anew.values()), anew
+        row.swift(**{f"({name})": seen.during(name)})
+        others_unaffected(seen, name, *OTHERS)
+    row.saw(replica_took_over=took_over)
+    row.bounded(seen, "api", "login")
+    seen.no_accidents()
+
+
+def test_F16_whole_store_down(row: Row, length: Any, cluster: Cluster, tmp_path: Path) -> None:
+    down_s = length.pick(5, 60)
+    row.of(
+        f"all six servers killed, started again after {down_s} s with nothing left in memory",
+        "local rate at most the limit; at most ten looks a second for each gateway and shard; connections come back "
+        "spread out; at most one breaker opens again",
+    )
+    with begun(cluster, tmp_path / "fleet", length.pick(2, 10)) as fleet:
+        fleet.phase("fault")
+        for server in cluster.servers:
+            server.kill()
+        fleet.more(down_s)
+        fleet.phase("back")
+        for server in cluster.servers:
+            server.start()
+        whole_s, closed_s = recover(fleet, cluster.agrees, "the cluster is whole")
+        fleet.phase("after")
+        fleet.more(length.pick(3, 20))
+        seen = fleet.end()
+    row.saw(cluster_whole_after=f"{whole_s:.1f} s", exact_again_after_that=f"{closed_s:.2f} s")
+    row.swift(meanwhile=seen.during("fault"), when_it_comes_back=seen.during("back", "after"))
+    local_rate_holds(row, seen)
+    returns_gently(row, seen, cluster.primaries)
+    row.bounded(seen, "api", "login")
+    seen.no_accidents()
+
+
+def local_rate_holds(row: Row, seen: Findings) -> None:
+    """Hold that no client got more from all shares together than a tenth of its burst and the rate."""
+    start, end = seen.span("fault")
+    local = seen.of_rule(seen.during("fault"), "api").where(lambda each: each.source == "local_share" and each.allowed)
+    counts: dict[int, int] = {}
+    for each in local.found:
+        counts[each.client] = counts.get(each.client, 0) + each.cost
+    limit: Any = seen.rules[0].limit
+    may = limit.capacity / 10 + float(limit.refill_per_sec) * (end - start) / 1_000_000
+    row.saw(most_from_all_shares=f"{max(counts.values())} tokens to one client, where {may:.0f} may be")
+    assert max(counts.values()) <= may
+
+
+def returns_gently(row: Row, seen: Findings, primaries: list[Server]) -> None:
+    """Hold that nobody storms the servers, neither while they are away nor when they come back."""
+    start, back, end = seen.span("fault")[0], seen.span("back")[0], seen.span("after")[1]
+    looks = [count for each in primaries for count in seen.connections(each.address, start, back).values()]
+    first: dict[tuple[int, str], int] = {}
+    for each in seen.attempts:
+        if each.answered and back <= each.at_us < end and each.address in {server.address for server in primaries}:
+            first.setdefault((each.gateway, each.address), each.at_us // 1000)
+    reopened = sum(sum(seen.openings(server.address, back).values()) for server in primaries)
+    a_second = max(looks, default=0) * 1_000_000 / (back - start)
+    row.saw(looks=f"at most {a_second:.1f} a second for each gateway and shard", opened_again=reopened)
+    row.saw(connections_come_back_within=f"{max(first.values()) - min(first.values())} ms")
+    assert 0 < a_second <= LOOKS_A_SECOND
+    assert len(set(first.values())) > len(first) / 2, "they come one after the other"
+    assert reopened <= 1
