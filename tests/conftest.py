@@ -56,6 +56,14 @@ def _port_nobody_uses() -> int:
             return port
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What processes keep for their next start, they keep where nobody else's next start finds it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture
 def find_port() -> Callable[[], int]:
     """Finds a port on which nobody listens, again and again."""

@@ -92,13 +92,13 @@ def test_help_is_quick_because_it_loads_nothing_heavy() -> None:
     code = f"import sys; from limen.apps.cli import app; app.run(['--help']); {show}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
-    for command in ("up", "gateway", "service", "rules", "check", "reset", "grant", "doctor"):
+    for command in ("up", "gateway", "service", "rules", "check", "reset", "grant", "fleet", "drill", "doctor"):
         assert f"\n  {command}: " in done.stdout
 
 
 @pytest.mark.parametrize(
     "command",
-    [["up"], ["gateway"], ["service"], ["rules"], ["rules", "apply"], ["check"], ["reset"], ["grant"], ["doctor"]],
+    [["up"], ["gateway"], ["service"], ["rules"], ["rules", "apply"], ["check"], ["reset"], ["grant"], ["fleet"], ["drill"], ["drill", "store-down"], ["doctor"]],
 )
 def test_every_command_has_help(run: Run, command: list[str]) -> None:
     outcome = run(*command, "--help")

@@ -12,7 +12,7 @@ import pytest
 from limen.apps import http_protocol
 from limen.apps import serving as serving_module
 from limen.apps.listening import bound
-from limen.apps.serving import serving
+from limen.apps.serving import Stop, serving
 from limen.apps.settings import Listen
 from limen.errors import SettingsError
 
@@ -108,7 +108,7 @@ async def connect(app: Recorder) -> AsyncIterator[Any]:
         return line
 
     with listener:
-        async with serving((app, Listen(port=0), listener)):
+        async with serving(Stop(), (app, Listen(port=0), listener)):
             yield open_line
             app.go_on.set()
             for line in lines:

@@ -248,7 +248,8 @@ def test_what_no_number_bounds_is_said_in_words() -> None:
 def test_slots_are_given_out_besides_those_that_are_held() -> None:
     bound = bound_of_limit(SlotLimit(10), Circumstances(gateways=4))
     assert bound.tokens == 12
-    assert bound_of_limit(SlotLimit(10), Circumstances(closed=True)).part_ratio("local_share") == 0
+    assert bound.part_ratio("slots") == 1.2
+    assert bound_of_limit(SlotLimit(10), Circumstances(gateways=4, closed=True)).tokens == 10
 
 
 def test_a_limit_of_nothing_admits_nothing() -> None:

@@ -239,7 +239,9 @@ async def test_a_request_takes_from_all_leases_or_from_none(lab: Any) -> None:
     assert found.source == "lease"
     await settled(door.limiter.close())
     fresh = await lab.open(*rules)
-    assert [(await fresh.peek(client=client, rule=rule)).remaining for client, rule in (("acme", "a"), ("gold", "b"))] == [
+    assert [
+        (await fresh.peek(client=client, rule=rule)).remaining for client, rule in (("acme", "a"), ("gold", "b"))
+    ] == [
         2000 - 199,
         3000 - 199,
     ]

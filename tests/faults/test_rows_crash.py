@@ -17,6 +17,8 @@ LOST = 0
 """The shard that is lost; the others are not to notice."""
 OTHERS = (1, 2)
 LOOKS_A_SECOND = 10
+GIVE_UP_MS = 1500
+"""A second of silence, and a random pause before the next attempt."""
 
 
 def opened_in_time(seen: Findings, address: str, since_us: int, gateways: int) -> float:
@@ -82,7 +84,8 @@ def test_F01_primary_crash(row: Row, length: Any, cluster: Cluster, tmp_path: Pa
     others_unaffected(seen, "fault", *OTHERS)
     assert closed_s * 1000 < NODE_TIMEOUT_MS
     assert seen.of_shard(seen.during("after"), LOST).sources["store"]
-    assert seen.metric("limen_store_errors_total") and seen.metric("limen_decisions_total", source="local_share")
+    assert seen.metric("limen_store_errors_total", shard=lost.address)
+    assert seen.metric("limen_decisions_total", source="local_share")
     row.bounded(seen, "api", "login")
     seen.no_accidents()
 
@@ -116,6 +119,89 @@ def test_F02_hung_primary(row: Row, length: Any, cluster: Cluster, tmp_path: Pat
     row.saw(replica_took_over=took_over)
     row.bounded(seen, "api", "login")
     seen.no_accidents()
+
+
+def test_F03_black_hole(row: Row, length: Any, cluster: Cluster, tmp_path: Path) -> None:
+    row.of(
+        "every packet to and from one primary is lost, that of the other nodes too",
+        "as when it crashes; a connection that nothing comes from is given up within a second",
+    )
+    with begun(cluster, tmp_path / "fleet", length.pick(2, 10)) as fleet:
+        lost, replica = cluster.primaries[LOST], cluster.replica_of(cluster.primaries[LOST])
+        fleet.phase("fault")
+        lost.partition()
+        takeover_s, closed_s = recover(fleet, lambda: cluster.owner_in(replica, 0), "the replica took over")
+        fleet.phase("after")
+        fleet.more(length.pick(2, 10))
+        lost.heal()
+        fleet.phase("healed")
+        fleet.more(length.pick(2, 10))
+        seen = fleet.end()
+    since, until = seen.span("fault")
+    row.saw(breaker_open_after=f"{opened_in_time(seen, lost.address, since, 4)} ms")
+    row.saw(replica_took_over_after=f"{takeover_s:.1f} s", exact_again_after_that=f"{closed_s:.2f} s")
+    given_up_in_time(row, seen, lost.address, since, until)
+    row.swift(meanwhile=seen.during("fault"), other_shards=seen.of_shard(seen.during("fault"), *OTHERS))
+    others_unaffected(seen, "fault", *OTHERS)
+    row.bounded(seen, "api", "login")
+    seen.no_accidents()
+
+
+def given_up_in_time(row: Row, seen: Findings, address: str, since_us: int, until_us: int) -> None:
+    """Hold that each gateway tries a new connection a second after the last sign of life, or soon after that."""
+    first: dict[int, float] = {}
+    for each in seen.attempts:
+        if each.address == address and since_us <= each.at_us < until_us:
+            first.setdefault(each.gateway, (each.at_us - since_us) / 1000)
+    assert len(first) == 4, first
+    row.saw(connection_given_up_after=f"{max(first.values()) / 1000:.2f} s")
+    for gateway, took_ms in first.items():
+        assert took_ms <= GIVE_UP_MS + seen.late_ms(gateway, since_us, until_us), first
+
+
+def test_F15_most_primaries_gone(row: Row, length: Any, tmp_path: Path) -> None:
+    row.of(
+        "two of five primaries killed, all without replicas; then a third: no majority is left, and the others of the "
+        "cluster refuse too, once they know it",
+        "what is left serves exactly; the clients of the rest are decided locally, or with 503 as their rule says",
+    )
+    cluster = Cluster("valkey", tmp_path / "cluster", primaries=5)
+    try:
+        with begun(cluster, tmp_path / "fleet", length.pick(2, 10)) as fleet:
+            fleet.phase("two gone")
+            for server in cluster.primaries[:2]:
+                server.kill()
+            fleet.more(length.pick(4, 20))
+            fleet.phase("majority gone")
+            cluster.primaries[2].kill()
+            fleet.until(lambda: refuses(cluster.primaries[4]), "the rest refuse")
+            fleet.more(0.5)
+            fleet.phase("nobody serves")
+            fleet.more(length.pick(2, 20))
+            fleet.phase("back")
+            for server in cluster.primaries[:3]:
+                server.start()
+            whole_s, closed_s = recover(fleet, cluster.agrees, "the cluster is whole")
+            fleet.phase("after")
+            fleet.more(length.pick(2, 10))
+            seen = fleet.end()
+    finally:
+        cluster.stop()
+    row.saw(cluster_whole_after=f"{whole_s:.1f} s", exact_again_after_that=f"{closed_s:.2f} s")
+    row.swift(two_gone=seen.during("two gone"), nobody_serves=seen.during("nobody serves"))
+    others_unaffected(seen, "two gone", 2, 3, 4)
+    others_unaffected(seen, "after", *range(5))
+    nobody = seen.during("nobody serves")
+    assert not nobody.sources["store"]
+    assert set(seen.of_rule(nobody, "login").statuses) == {503}
+    row.saw(decided_locally=f"{nobody.sources['local_share']} of {len(nobody)}, {nobody.statuses[503]} with 503")
+    row.bounded(seen, "api", "login")
+    seen.no_accidents()
+
+
+def refuses(server: Server) -> bool:
+    """Whether a node of a cluster does not decide any more."""
+    return b"cluster_state:fail" in server.ask("CLUSTER", "INFO")
 
 
 def test_F16_whole_store_down(row: Row, length: Any, cluster: Cluster, tmp_path: Path) -> None:

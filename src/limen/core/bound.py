@@ -42,9 +42,8 @@ from limen.core.share import START
 
 __all__ = ["MECHANISMS", "YOUNG", "Bound", "Circumstances", "Mechanism", "Part", "bound_of_limit"]
 
-Mechanism = Literal["window_edge", "lease", "local_share", "failover", "empty_restart"]
-MECHANISMS: tuple[Mechanism, ...] = ("window_edge", "lease", "local_share", "failover", "empty_restart")
-ALWAYS = ("window_edge", "lease")
+Mechanism = Literal["window_edge", "lease", "local_share", "failover", "empty_restart", "slots"]
+MECHANISMS: tuple[Mechanism, ...] = ("window_edge", "lease", "local_share", "failover", "empty_restart", "slots")
 YOUNG = Fraction(1, 10)
 """What a bucket begins with at a server that has forgotten what was spent."""
 SHORTEST = {"hour": Fraction(1, 2), "day": Fraction(23, 24), "week": Fraction(167, 168), "month": Fraction(28, 30)}
@@ -155,13 +154,12 @@ def _share(capacity: int, given: Circumstances) -> Part:
 def _of_slots(capacity: int, given: Circumstances) -> tuple[Part, ...]:
     if not given.shared:
         return ()
-    parts = 0 if given.closed else -(-capacity // given.gateways) * given.gateways
-    return (
-        Part("local_share", Fraction(parts), False, "while the store is away slots that are held stay held, and all "
-             "gateways give out their part besides"),
-        Part("failover", Fraction(capacity), False, "a failover can lose the slots of the last 3 seconds"),
-        Part("empty_restart", Fraction(capacity), False, "a server that restarts empty has forgotten who holds a slot"),
-    )  # fmt: skip
+    if given.closed:
+        why = "a server that restarts empty, or a failover, has forgotten who holds a slot"
+        return (Part("slots", Fraction(capacity), False, why),)
+    parts = -(-capacity // given.gateways) * given.gateways
+    why = "while the store is away slots that are held stay held, and all gateways give out their part besides"
+    return (Part("slots", Fraction(parts), False, why),)
 
 
 def _besides(capacity: int, given: Circumstances) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Self, cast
 
 from limen.core.decision import Decision, Source
+from limen.core.delays import Delays
 from limen.core.events import Observer
 from limen.engine.async_slot import AsyncSlot, Departures
 from limen.engine.borrowing import AsyncBorrowing
@@ -105,6 +106,18 @@ class AsyncLimiter(Deciding):
         """Each server of the store, as `host:port`, and whether it is `up` or `down`."""
         shards: Mapping[str, str] = getattr(self._store, "shards", {})
         return shards
+
+    @property
+    def store_delays(self) -> Mapping[str, Delays]:
+        """How long each of them took to answer."""
+        delays: Mapping[str, Delays] = getattr(self._store, "delays", {})
+        return delays
+
+    @property
+    def memory_lost(self) -> Mapping[str, int]:
+        """How often each of them was found to have forgotten its buckets."""
+        lost: Mapping[str, int] = getattr(self._store, "memory_lost", {})
+        return lost
 
     def follow(self, refresh: Callable[[], Awaitable[None]], every_s: float) -> None:
         """Have the rules read anew by `refresh` before a decision, when nobody has `looked` for them for much longer

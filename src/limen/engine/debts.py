@@ -3,7 +3,7 @@
     admitted by the local share ──► spent ──(the store answers again)──► charged once, under a name
     admitted by the store       ──► recent ──(it may have forgotten)───► lowered to what was left then
 
-A charge is `min(spent, deficit)` (`core.share`) and carries a name, so that one whose answer was lost is repeated
+A charge is what `core.share` says and carries a name, so that one whose answer was lost is repeated
 without being made twice. Lowering needs no name: a bucket that held X tokens at some moment holds at most X and what
 has grown since, whoever says so and however often. So a failover that lost the last seconds is mended by those who
 admitted something in them, exactly, and one that lost nothing is left as it is.
@@ -21,8 +21,9 @@ from threading import Lock
 
 from limen.core.algorithm import Seen
 from limen.core.concurrency import SlotLimit
+from limen.core.limit import Limit
+from limen.core.share import owed, used_after
 from limen.engine.deny_cache import Key
-from limen.engine.local_shares import LocalShares
 from limen.rules.ruleset import RuleSet
 from limen.stores.base import Charge, Op
 from limen.stores.fork import begin_anew_after_fork
@@ -37,12 +38,17 @@ NAMED_US = 540_000_000
 class Debt:
     """What is owed to one bucket."""
 
-    __slots__ = ("asked_us", "at_us", "busy", "charge", "left", "named_us", "op", "spent")
+    __slots__ = ("asked_us", "at_us", "busy", "charge", "left", "named_us", "op", "share", "spent", "used", "used_us")
 
     def __init__(self, op: Op) -> None:
         self.op = op
         self.spent = 0
         """Whole tokens that were admitted without the store and are not charged yet."""
+        self.used = 0.0
+        """What is used of this gateway's part, in tokens, at `used_us`."""
+        self.used_us = 0
+        self.share: Limit | None = None
+        """This gateway's part, since something was spent of it."""
         self.left: Seen | None = None
         """What was left in it at `at_us`, as the store itself said."""
         self.at_us = 0
@@ -57,6 +63,24 @@ class Debt:
     def is_paid(self) -> bool:
         return not self.spent and self.left is None and self.charge is None
 
+    def spend(self, cost: int, share: Limit, used: float, now_us: int) -> None:
+        """The local share has admitted it. `used` is what was used of this part before the first time."""
+        if self.share is None:
+            self.used, self.used_us = used, now_us
+        self.share = share
+        self.used = used_after(self.used, now_us - self.used_us, share, cost)
+        self.used_us = now_us
+        self.spent += cost
+
+    def take_owed(self, now_us: int) -> int:
+        """What is owed for all that; it is asked for from now on."""
+        spent, self.spent = self.spent, 0
+        if not spent or self.share is None:
+            return 0
+        tokens = owed(spent, used_after(self.used, now_us - self.used_us, self.share, 0))
+        self.used = max(0.0, self.used - tokens)
+        return tokens
+
     def most_left(self, now_us: int) -> int | None:
         """What can be in it by now at most, in the unit of what is seen; None when nobody knows."""
         if self.left is None:
@@ -70,27 +94,33 @@ class Debts:
     """What is owed, by bucket.
 
     Args:
-        shares: the local shares, which know how much of what was spent has grown back.
+        recent: what the store said last.
         now_us: the local clock.
         most: how many buckets are remembered; beyond it the oldest are forgotten.
     """
 
-    def __init__(self, shares: LocalShares, now_us: Callable[[], int], most: int = 100_000) -> None:
+    def __init__(self, recent: Recent, now_us: Callable[[], int], most: int = 100_000) -> None:
         self.entries: dict[Key, Debt] = {}
         self.paid = 0
         """How many charges the store has made."""
         self.lost = 0
         """How many debts were forgotten, because there were too many or the store was away for too long."""
-        self._shares = shares
+        self._recent = recent
         self._now_us = now_us
         self._most = most
         self._lock = Lock()
         begin_anew_after_fork(self)
 
-    def spent(self, op: Op) -> None:
-        """The local share has admitted it."""
+    def spent(self, op: Op, share: Limit, parts: int) -> None:
+        """The local share has admitted it.
+
+        Args:
+            share: this gateway's part of the limit.
+            parts: how many there are.
+        """
+        used = (op.limit.capacity - self._recent.remaining(op)) / parts
         with self._lock:
-            self._debt(op).spent += op.cost
+            self._debt(op).spend(op.cost, share, used, self._now_us())
 
     def lower(self, op: Op, left: Seen, at_us: int) -> None:
         """The store may have forgotten that it left `left` in this bucket at `at_us`."""
@@ -183,8 +213,7 @@ class Debts:
                 return debt.charge._replace(most=most)
             self.lost += 1
         debt.named_us = debt.asked_us
-        tokens = self._shares.owed(debt.op, debt.spent) if debt.spent else 0
-        debt.spent = 0
+        tokens = debt.take_owed(debt.asked_us)
         if not tokens and most is None:
             return None
         return Charge(debt.op._replace(cost=tokens), most, urandom(NAME_BYTES) if tokens else b"")
@@ -219,6 +248,14 @@ class Recent:
             for op, seen, at_us in known.values()
             if concerned(op.identity, op.colocate)
         ]
+
+    def remaining(self, op: Op) -> int:
+        """Whole tokens that were left in a bucket when something was admitted from it last; 0 when nobody knows."""
+        known = self._now.get(_key(op)) or self._before.get(_key(op))
+        if known is None or known[0].limit != op.limit:
+            return 0
+        before, seen, _ = known
+        return min(op.limit.capacity, op.limit.remaining(op.limit.after(seen, before.cost)))
 
     def forget(self, identity: str, rule: str | None) -> None:
         """Forget one bucket, or all buckets of an identity."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from typing import cast
 
 from limen.core.algorithm import Seen
 from limen.core.decision import Decision, Source
@@ -70,8 +71,8 @@ class Deciding:
         self._observer = observer
         self._denied = DenyCache()
         self._shares = LocalShares(self._now_us, self.fleet)
-        self._debts = Debts(self._shares, self._now_us)
         self._recent = Recent()
+        self._debts = Debts(self._recent, self._now_us)
         self._drill = Drill(self._now_us)
         self._leases = Leases(self._now_us, self.fleet, self._recent, self._denied)
         self._can_settle = False
@@ -122,8 +123,10 @@ class Deciding:
             seconds: how long, an hour at most.
 
         Raises:
-            UsageError: a number that makes no sense.
+            UsageError: a number that makes no sense, or a store in this process, which is never away.
         """
+        if self._source == "memory":
+            raise UsageError("memory:// is in this process and never away: there is no outage to rehearse")
         self._drill.begin(percent, seconds)
 
     def _store_returned(self, concerned: Callable[[str, str], bool]) -> None:
@@ -264,7 +267,7 @@ class Deciding:
         if spend and decision.allowed and self._can_settle:
             for op, part, level in zip(plan.ops, shared, levels, strict=True):
                 if op.cost and part.limit.allows(level, op.cost):
-                    self._debts.spent(op)
+                    self._debts.spent(op, cast("Limit", part.limit), self._shares.count)
         if decision.policy is None:
             return decision
         return decision._replace(limit=decision.policy.quota)

@@ -31,6 +31,7 @@ from limen.engine.deny_cache import DenyCache, Key
 from limen.engine.fleet import Fleet
 from limen.engine.lease import Lease
 from limen.engine.plan import Plan
+from limen.rules.model import Rule
 from limen.rules.ruleset import RuleSet
 from limen.stores.base import Borrow, Lent, Op
 from limen.stores.fork import begin_anew_after_fork
@@ -69,9 +70,20 @@ class Leases:
         self._lends = False
         self._hitters = HeavyHitters[Key](COUNTED, WINDOW_US)
         self._number = 0
-        self._holder = urandom(HOLDER_BYTES)
+        self.holder = urandom(HOLDER_BYTES)
         self._lock = Lock()
         begin_anew_after_fork(self)
+
+    def __len__(self) -> int:
+        """On how many buckets there is a lease."""
+        return len(self.held)
+
+    @property
+    def left(self) -> int:
+        """Whole tokens that are held and not spent."""
+        now_us = self._now_us()
+        with self._lock:
+            return sum(lease.left for lease in self.held.values() if now_us < lease.until_us)
 
     def begin(self, ruleset: RuleSet) -> None:
         """There is a store that lends."""
@@ -81,6 +93,8 @@ class Leases:
     def spend(self, plan: Plan) -> Decision | None:
         """Allow a request out of leases; None when one of its rules has none, or too little of it."""
         ops = plan.ops
+        if len(ops) == 1:
+            return self._spend_one(plan.rules[0], ops[0])
         with self._lock:
             leases = [lease for op in ops if (lease := self.held.get((op.identity, op.rule))) is not None]
             if len(leases) != len(ops) or not ops:
@@ -91,19 +105,34 @@ class Leases:
                     return None
             levels = [lease.spend(op.cost) for op, lease in zip(ops, leases, strict=True)]
             self.spent += sum(op.cost for op in ops)
-        if len(ops) == 1:
-            return conclude_one(plan.rules[0], leases[0].limit, ops[0].cost, levels[0], "lease")
         return conclude(plan, levels, "lease")
+
+    def _spend_one(self, rule: Rule, op: Op) -> Decision | None:
+        """The same for one rule, without a detour."""
+        lease = self.held.get((op.identity, op.rule))
+        if lease is None:
+            return None
+        with self._lock:
+            if not lease.covers(op, self._now_us()):
+                return None
+            level = lease.spend(op.cost)
+            self.spent += op.cost
+        return conclude_one(rule, lease.limit, op.cost, level, "lease")
 
     def noted(self, plan: Plan, decision: Decision) -> Sequence[Lease]:
         """Note how a request was decided; the leases that the store is to be asked about now."""
-        now_us = self._now_us()
+        now_us, ops = self._now_us(), plan.ops
+        if decision.source == "lease" and len(ops) == 1 and now_us < self.due_us:
+            lease = self.held.get((ops[0].identity, ops[0].rule))
+            if lease is not None and not lease.wants(now_us):
+                lease.used += ops[0].cost
+                return ()
         with self._lock:
             asked = self._cooled(now_us) if now_us >= self.due_us else []
             if not decision.allowed:
-                asked += self._lost(plan.ops)
+                asked += self._lost(ops)
             elif decision.source in ("store", "lease") and self._lendable(plan):
-                for op in plan.ops:
+                for op in ops:
                     lease = self._lease_for(op, now_us)
                     if lease is not None and lease.wants(now_us):
                         lease.asking = True
@@ -161,7 +190,7 @@ class Leases:
             if lease.gone and not back:
                 return None
             most = lease.terms.most(lease.limit.capacity)
-            claim = Claim(self._holder, self._number, left, back, most, lease.terms.ttl_us)
+            claim = Claim(self.holder, self._number, left, back, most, lease.terms.ttl_us)
             return Borrow(lease.op._replace(cost=max(0, wish - left)), claim)
 
     def answered(self, lease: Lease, borrow: Borrow, lent: Lent) -> bool:
@@ -190,7 +219,7 @@ class Leases:
         self._lock = Lock()
         self.held = {}
         self._hitters.clear()
-        self._holder = urandom(HOLDER_BYTES)
+        self.holder = urandom(HOLDER_BYTES)
 
     def _lendable(self, plan: Plan) -> bool:
         """Whether a request under these rules could be answered from leases."""

@@ -8,6 +8,7 @@ from typing import Self, cast
 
 from limen.core.algorithm import Seen
 from limen.core.decision import Decision, Source
+from limen.core.delays import Delays
 from limen.core.events import Observer
 from limen.engine.blocking_slot import BlockingSlot
 from limen.engine.blocking_tending import BlockingTending
@@ -112,6 +113,18 @@ class Limiter(Deciding):
         """Each server of the store, as `host:port`, and whether it is `up` or `down`."""
         shards: Mapping[str, str] = getattr(self.store, "shards", {})
         return shards
+
+    @property
+    def store_delays(self) -> Mapping[str, Delays]:
+        """How long each of them took to answer."""
+        delays: Mapping[str, Delays] = getattr(self.store, "delays", {})
+        return delays
+
+    @property
+    def memory_lost(self) -> Mapping[str, int]:
+        """How often each of them was found to have forgotten its buckets."""
+        lost: Mapping[str, int] = getattr(self.store, "memory_lost", {})
+        return lost
 
     def start(self) -> None:
         """Connect to the store; returns when it answers, or after a second, for it may be away."""

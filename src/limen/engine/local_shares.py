@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from limen.core.algorithm import AnyLimit
 from limen.core.limit import Limit
-from limen.core.share import START, owed
+from limen.core.share import START
 from limen.engine.fleet import Fleet
 from limen.stores.base import Op
 from limen.stores.memory import MemoryStore
@@ -63,6 +63,11 @@ class LocalShares:
             self._shares.clear()
         return [op._replace(limit=self._share(op)) for op in ops]
 
+    @property
+    def count(self) -> int:
+        """N, when the parts were made last."""
+        return self._parts
+
     def take(self, parts: Sequence[Op], now_us: int, shard: str = "") -> list[int]:
         """Decide and take, as a store does; the levels before it.
 
@@ -74,13 +79,6 @@ class LocalShares:
             if isinstance(op.limit, Limit):
                 self._store.begin_anew((op.identity, op.rule), op.limit, since_us)
         return self._store.take(parts)
-
-    def owed(self, op: Op, spent: int) -> int:
-        """Whole tokens that the store is to be told of, when so many of its bucket were spent here (`core.share`)."""
-        (part,) = self.parts([op])
-        assert isinstance(part.limit, Limit)
-        (level,) = self._store.take([part._replace(cost=0)])
-        return owed(spent, op.limit.capacity, self._parts, part.limit, level)
 
     def forget(self, identity: str, rule: str | None) -> None:
         """Forget one bucket, or all buckets of an identity."""

@@ -11,6 +11,7 @@ import asyncio
 import bisect
 import itertools
 import json
+import os
 import resource
 import sys
 import time
@@ -52,14 +53,17 @@ class Worker:
         self.decided = 0
         self._under_way: set[asyncio.Task[None]] = set()
         self._traffic: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
 
     def shards(self) -> dict[str, str]:
         """What it thinks of each shard: `up` or `down`."""
-        known = getattr(self.limiter, "store_shards", None)
-        return _shards_of(self.limiter._store) if known is None else dict(known)
+        return dict(self.limiter.store_shards)
 
     async def do_start(self) -> None:
         await self.limiter.start()
+        if self.observer is not None:
+            self.observer.watch(self.limiter)
+            self._watching = asyncio.create_task(self.observer.keep_watch())
         self.heart.beat()
 
     async def do_load(self, **changes: Any) -> None:
@@ -96,8 +100,8 @@ class Worker:
         """Numbers of the process."""
         usage = resource.getrusage(resource.RUSAGE_SELF)
         return {
-            "files": len(list(Path("/proc/self/fd").iterdir())),
-            "rss_kb": int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() // 1024,
+            "files": len(os.listdir("/proc/self/fd")),
+            "rss_kb": _resident_pages() * resource.getpagesize() // 1024,
             "cpu_s": usage.ru_utime + usage.ru_stime,
         }
 
@@ -134,6 +138,8 @@ class Worker:
     async def do_close(self) -> None:
         await self.do_rest()
         self.heart.stop()
+        if self._watching is not None:
+            self._watching.cancel()
         await self.limiter.close()
 
     def _loads(self) -> dict[str, int]:
@@ -178,12 +184,8 @@ class Worker:
         self.decided += 1
 
 
-def _shards_of(store: Any) -> dict[str, str]:
-    if not hasattr(store, "cluster"):
-        return {store.node.endpoint.address[0] + f":{store.node.endpoint.port}": store.state}
-    return {
-        f"{at.host}:{at.port}": node.state for at, node in store.cluster.nodes.items() if at in store.cluster._owners
-    }
+def _resident_pages() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1])
 
 
 def _clients(load: Load, chance: Random) -> Any:

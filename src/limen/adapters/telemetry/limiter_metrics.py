@@ -120,8 +120,8 @@ class LimiterMetrics:
             "limen_store_memory_lost", "A shard was found to have forgotten its buckets.", labels=["shard"]
         )
         counts: Mapping[str, int] = getattr(self._limiter, "memory_lost", None) or {}
-        for shard, count in counts.items():
-            lost.add_metric([shard], count)
+        for shard in self.shards.keys() | counts.keys():  # from 0 on, or nobody sees the first one happen
+            lost.add_metric([shard], counts.get(shard, 0))
         yield lost
 
     def _leases(self) -> Iterator[Metric]:

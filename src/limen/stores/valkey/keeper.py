@@ -1,8 +1,11 @@
 """Keeps a connection to one server, as servers come and go, and knows whether it can decide.
 
 A server that hangs keeps its link for a second, so that a short pause costs no connection at all; then the link is
-replaced. Attempts are spread, and an attempt waits long for its answer: a hung server accepts connections, and giving
-each up quickly would be a storm.
+replaced. Attempts are spread, no more than five in any second, and an attempt waits long for its answer: a hung server
+accepts connections, and giving each up quickly would be a storm. Nor are there more than ten probes in a second.
+
+A link on which nothing is heard is asked something now and then, so that a server that vanished is missed before
+somebody needs it.
 
 Where the server is gets found out anew for each attempt. One that turns out to be a replica is left again.
 """
@@ -10,25 +13,37 @@ Where the server is gets found out anew for each attempt. One that turns out to 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import random
 from collections.abc import Callable
 
-from limen.core.breaker import Breaker
+from limen.core.breaker import SILENCE_S, Breaker
 from limen.errors import StoreError
-from limen.stores.valkey.arriving import Locate, Place, arrive
+from limen.stores.valkey.arriving import GIVE_UP_S, Locate, Place, arrive
 from limen.stores.valkey.endpoint import Endpoint
 from limen.stores.valkey.link import Link, Reply
 from limen.stores.valkey.probing import probed
 from limen.stores.valkey.script import PING
-from limen.stores.valkey.waiting import about, pause_s, within
+from limen.stores.valkey.waiting import Pace, about, look, pause_s, within
 
 __all__ = ["Keeper"]
 
 log = logging.getLogger("limen.store")
 
 MISSES_TO_OPEN = 5
-PROBE_PAUSE_S = 0.1
+PROBES_IN_A_SECOND = 10
+PROBE_PAUSE_S = (0.1, 0.2)
+"""The shortest and the longest time from a probe that was not answered in time to the next."""
+ATTEMPTS_IN_A_SECOND = 5
+RAMP_S = 0.05
+"""The longest pause before a connection that was good and is gone is made anew: many lose theirs at the same moment."""
+IDLE_S = 0.5
+"""About how long nothing is heard before a server is asked whether it is there."""
+SHORTEST_PATIENCE_S = 0.1
+LOOK_S = 0.001
 LOOK_AGAIN_S = 2.0
+LOG_PAUSE_S = 60.0
 SHORT_LIFE_S = 0.5
 """A connection that ends sooner counts as an attempt that failed, so that the next ones are spread."""
 
@@ -76,6 +91,9 @@ class Keeper:
         self._wake = asyncio.Event()
         """The link is lost, or the breaker has opened."""
         self._up = asyncio.Event()
+        self._probes, self._attempts = Pace(PROBES_IN_A_SECOND), Pace(ATTEMPTS_IN_A_SECOND)
+        self._silence: asyncio.TimerHandle | None = None
+        self._logged_at = float("-inf")
         self._tried = asyncio.Event()
         """It is clear whether the first attempt succeeded."""
         self._stale: StoreError | None = None
@@ -115,6 +133,8 @@ class Keeper:
     async def close(self) -> None:
         """Hang up and stop connecting."""
         task, self._task = self._task, None
+        if self._silence is not None:
+            self._silence.cancel()
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
@@ -126,24 +146,41 @@ class Keeper:
         self._trouble = why
         self.breaker.lost()
         self._up.clear()
-        log.warning("%s; deciding without it until it does", why)
+        self._log_loss(why)
         self._wake.set()
         self._on_loss()
+
+    def _revive(self) -> None:
+        """Go on, if somebody has ended the task that keeps the connection: nothing else would ever find the server."""
+        if self._task is not None and self._task.done():
+            self._task = None
+            self.connect()
 
     async def _keep_connected(self) -> None:
         failures = 0
         try:
             while True:
-                try:
-                    await self._connect(failures)
-                    await self._watch()
-                    failures = 0
-                except StoreError as error:
-                    self._failed(error, failures)
-                    failures += 1
-                    await asyncio.sleep(pause_s(failures))
+                await asyncio.sleep(self._attempts.wait_s(self.loop.time()))
+                trouble = await self._connected(failures)
+                failures = 0 if trouble is None else failures + 1
+                await asyncio.sleep(pause_s(failures) if failures else random.uniform(0, RAMP_S))
         finally:
             self._hang_up()  # also when the event loop ends and nobody has closed us
+
+    async def _connected(self, failures: int) -> StoreError | None:
+        """Connect, and stay so until the connection is lost; why that failed, if it did."""
+        trouble = None
+        try:
+            await self._connect(failures)
+            await self._watch()
+        except StoreError as error:
+            trouble = error
+        except Exception as error:
+            log.exception("connecting to %s failed in a way that nobody thought of", self.endpoint)
+            trouble = self._down(f"is not connected: {error!r}")
+        if trouble is not None:
+            self._failed(trouble, failures)
+        return trouble
 
     def _failed(self, error: StoreError, failures: int) -> None:
         self._hang_up()  # it may have logged in and fallen silent then
@@ -154,6 +191,8 @@ class Keeper:
     async def _connect(self, failures: int) -> None:
         endpoint, timeout_s = await self._place.find(), self._place.patience_s(failures)
         self._link, loaded = await arrive(endpoint, self._deadline_s, timeout_s, self._load)
+        if self.connections:
+            self._link.in_flight.begin_gently()
         self.connections += 1
         self._loaded(loaded)
         log.info("connected to %s", endpoint)
@@ -169,8 +208,8 @@ class Keeper:
         link.on_miss = self._missed
         link.lost.add_done_callback(lambda _: self._wake.set())
         while not link.lost.done():
+            self._wake.clear()
             if not self.breaker.is_open:
-                self._wake.clear()
                 await self._rest(link)
             elif not await self._probe(link):
                 break
@@ -184,17 +223,29 @@ class Keeper:
     async def _rest(self, link: Link) -> None:
         """Until something happens. Where the right server can change, that is looked at now and then: one that was
         replaced may not know it for ten seconds, and takes writes until it does."""
-        if not self._place.can_change:
-            await self._wake.wait()
-        elif not await within(about(LOOK_AGAIN_S), self._wake) and await self._place.has_changed():
-            self._stale = StoreError(f"{self.endpoint} was replaced by another server", "read_only", self.shard)
-            link.close()
-            await self._wake.wait()
+        look_at = self.loop.time() + about(LOOK_AGAIN_S)
+        while not await within(about(IDLE_S), self._wake):
+            self._greet(link)
+            if self._place.can_change and self.loop.time() > look_at:
+                if await self._place.has_changed():
+                    self._stale = StoreError(f"{self.endpoint} was replaced by another server", "read_only", self.shard)
+                    link.close()
+                look_at = self.loop.time() + about(LOOK_AGAIN_S)
+
+    def _greet(self, link: Link) -> None:
+        """Ask a server that has not been heard of for a while whether it is there."""
+        if not link.heard and not link.silent_s:
+            with contextlib.suppress(StoreError):
+                link.ask(self._question).add_done_callback(look)
+        link.heard = False
 
     async def _probe(self, link: Link) -> bool:
         """Ask whether the server is back. False when it should be connected anew."""
+        if await within(self._probes.wait_s(self.loop.time()), self._wake):
+            return True
+        patience_s = max(GIVE_UP_S - link.silent_s, SHORTEST_PATIENCE_S)
         try:
-            trouble = await probed(link, self._question, self.endpoint)
+            trouble = await probed(link, self._question, self.endpoint, patience_s)
         except StoreError:
             return False
         if trouble is None:
@@ -202,7 +253,7 @@ class Keeper:
             return True
         self._trouble = trouble
         self._tried.set()
-        await asyncio.sleep(about(PROBE_PAUSE_S))
+        await within(random.uniform(*PROBE_PAUSE_S), self._wake)
         return True
 
     def _recovered(self) -> None:
@@ -217,10 +268,32 @@ class Keeper:
 
     def _missed(self) -> None:
         """Deadlines have passed."""
-        if self._link is not None and not self.breaker.is_open:
-            self.breaker.missed(self._link.misses)
-            if self.breaker.is_open:
-                self._open_breaker(self._down("does not answer in time"))
+        link = self._link
+        if link is None or self.breaker.is_open:
+            return
+        self.breaker.missed(link.late)
+        if self.breaker.is_open:
+            self._open_breaker(self._down("does not answer in time"))
+        elif self._silence is None:
+            self._silence = self.loop.call_later(SILENCE_S, self._look_at_silence, link, False)
+
+    def _look_at_silence(self, link: Link, looked: bool) -> None:
+        """Nothing at all since a miss: there will be no more. What this process has not read yet is read before."""
+        self._silence = None
+        if self._link is not link or self.breaker.is_open or not link.misses:
+            return
+        if not looked:
+            self._silence = self.loop.call_later(LOOK_S, self._look_at_silence, link, True)
+            return
+        self.breaker.silent(link.misses)
+        self._open_breaker(self._down("does not answer any more"))
+
+    def _log_loss(self, why: StoreError) -> None:
+        """Say so, but not more than once a minute: a server may come and go."""
+        now = self.loop.time()
+        level = logging.WARNING if now - self._logged_at >= LOG_PAUSE_S else logging.DEBUG
+        self._logged_at = now if level == logging.WARNING else self._logged_at
+        log.log(level, "%s; deciding without it until it does", why)
 
     def _loaded(self, reply: Reply) -> None:
         """The server has answered to the script."""

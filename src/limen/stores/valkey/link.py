@@ -7,6 +7,7 @@ callers go down one pipe; what is asked in one turn of the event loop leaves in 
   cancellation) leaves its place behind, and the late reply is thrown away there. So no reply reaches the wrong caller.
 - The deadline belongs to the caller's future, never to the command. One timer watches the oldest write.
 - Nothing is ever sent twice: a question that may have left may have been answered.
+- No more is in flight than the server answers within half a deadline (`core.in_flight`); the rest is told so at once.
 - Only the store can be late. The deadline counts from the write, and nobody is given up before the event loop has had
   an undisturbed look at the socket after it: a busy process has its replies waiting there. One that is never idle
   looks once and gives up at twice the deadline, for the store may hang meanwhile.
@@ -21,11 +22,12 @@ from itertools import islice
 
 import hiredis
 
+from limen.core.delays import Delays
+from limen.core.in_flight import CEILING, InFlight
 from limen.errors import StoreError
 
 __all__ = ["Link", "Reply"]
 
-MAX_IN_FLIGHT = 8_192
 FULL_OUTBOX = 16
 """As many questions leave at once, so that the server works on them while this process still asks the others."""
 LOOK_S = 0.001
@@ -37,14 +39,18 @@ Reply = object
 class Write:
     """Questions that left together."""
 
-    __slots__ = ("due", "open", "patience_s")
+    __slots__ = ("ahead", "due", "looked_at", "open", "patience_s", "size")
 
-    def __init__(self, patience_s: float) -> None:
-        self.open = 0
-        """How many of them are not answered."""
+    def __init__(self, patience_s: float, ahead: int) -> None:
+        self.ahead = ahead
+        """How many questions were in flight before them."""
+        self.size = self.open = 1
+        """How many they are, and how many of them are not answered."""
         self.patience_s = patience_s
         self.due = 0.0
         """When their callers are given up."""
+        self.looked_at = False
+        """Whether it was seen that they are half a deadline old."""
 
 
 class Link(asyncio.Protocol):
@@ -55,13 +61,17 @@ class Link(asyncio.Protocol):
         deadline_s: how long a caller waits for its reply.
         shard: which server it leads to, `host:port`.
 
-    `lost` is resolved when the connection is gone. `misses` counts the deadlines since the last reply, and `on_miss` is
-    called when there are more.
+    `lost` is resolved when the connection is gone. `misses` counts the deadlines since the last reply, `late` those
+    since the last reply that came in time, and `on_miss` is called when there are more. Every reply sets `heard`.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, deadline_s: float, shard: str = "") -> None:
         self.lost: asyncio.Future[None] = loop.create_future()
-        self.misses = 0
+        self.misses = self.late = 0
+        self.heard = True
+        self.in_flight = InFlight()
+        self.delays: Delays | None = None
+        """Told how long replies take: the oldest of each batch."""
         self.on_miss: Callable[[], None] = _nothing
         self._loop = loop
         self._deadline_s = deadline_s
@@ -98,18 +108,19 @@ class Link(asyncio.Protocol):
         if self._transport is None:
             raise StoreError("the connection to the store is lost", "down", self._shard)
         waiting = self._waiting
-        if len(waiting) >= MAX_IN_FLIGHT:
-            raise StoreError(f"{MAX_IN_FLIGHT} questions to the store are in flight", "overload", self._shard)
+        if len(waiting) >= self.in_flight.most:
+            raise StoreError(f"{len(waiting)} questions to the store are in flight", "overload", self._shard)
         future: asyncio.Future[Reply] = self._loop.create_future()
         outbox = self._outbox
         if outbox:
-            self._writes[-1].open += 1
+            write = self._writes[-1]
+            write.open += 1
+            write.size += 1
             outbox.append(command)
             if len(outbox) >= FULL_OUTBOX:
                 self._flush()
         else:
-            write = Write(patience_s or self._deadline_s)
-            write.open = 1
+            write = Write(patience_s or self._deadline_s, len(waiting))
             self._writes.append(write)
             outbox.append(command)
             if waiting:
@@ -119,6 +130,12 @@ class Link(asyncio.Protocol):
         waiting.append(future)
         return future
 
+    @property
+    def silent_s(self) -> float:
+        """How long the oldest question has waited for its reply; 0 when there is none."""
+        write = self._writes[0] if self._writes else None
+        return max(0.0, self._loop.time() - write.due + write.patience_s) if write and write.due else 0.0
+
     def close(self) -> None:
         """Hang up. Callers that still wait get a `StoreError`."""
         if self._transport is not None:
@@ -127,7 +144,8 @@ class Link(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)
         gets = self._reader.gets
-        waiting = self._waiting
+        waiting, before, in_time = self._waiting, len(self._waiting), False
+        oldest = self._writes[0] if before else None
         try:
             while (reply := gets()) is not _NOTHING:
                 future = waiting.popleft()
@@ -137,9 +155,16 @@ class Link(asyncio.Protocol):
                     self._answered()
                 if not future.done():
                     future.set_result(reply)
+                    in_time = True
         except (hiredis.ProtocolError, IndexError):
             self.close()  # not a server that we understand: whoever waits is told by connection_lost
-        self.misses = 0
+        self.misses, self.heard = 0, True
+        if in_time:
+            self.late = 0
+        if self.in_flight.most < CEILING:
+            self.in_flight.answered(before - len(waiting))
+        if oldest is not None and not oldest.open and self.delays is not None:
+            self.delays.add(self._loop.time() - oldest.due + oldest.patience_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -176,22 +201,40 @@ class Link(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._looked = False
-        self._timer = self._loop.call_at(write.due - LOOK_S, self._on_timer, write.due - LOOK_S)
+        self._look_at(write.due - (LOOK_S if write.looked_at else write.patience_s / 2))
+
+    def _look_at(self, moment: float) -> None:
+        self._timer = self._loop.call_at(moment, self._on_timer, moment)
 
     def _on_timer(self, meant_for: float) -> None:
-        """Give up what is due, after a look at the socket that nothing held up, if that is to be had."""
+        """See what is half a deadline old, and give up what is due: after a look at the socket that nothing held up, if
+        that is to be had."""
         self._timer = None
         now = self._loop.time()
         in_peace = now - meant_for < LOOK_S
         while (write := next(islice(self._writes, self._given_up, None), None)) is not None and write.due:
-            if write.due - LOOK_S > now:
+            due = write.due - (LOOK_S if write.looked_at else write.patience_s / 2)
+            if due > now:
                 self._watch(write)
                 return
-            if not self._looked or not (in_peace or now > write.due + write.patience_s):
+            patience_s = write.patience_s if write.looked_at else 0.0
+            if not self._looked or not (in_peace or now > write.due + patience_s):
                 self._looked = True
-                self._timer = self._loop.call_at(now + LOOK_S, self._on_timer, now + LOOK_S)
+                self._look_at(now + LOOK_S)
                 return
-            self._give_up(write)
+            if write.looked_at:
+                self._give_up(write)
+            else:
+                self._see_age(write, now)
+
+    def _see_age(self, write: Write, now: float) -> None:
+        """A write is half a deadline old: no more may be in flight than would have been answered by now."""
+        write.looked_at = True
+        if write.patience_s == self._deadline_s:
+            before = sum(earlier.open for earlier in islice(self._writes, self._given_up))
+            answered = write.ahead - before + write.size - write.open
+            age_s = now - write.due + write.patience_s
+            self.in_flight.too_slow(answered, age_s, write.patience_s / 2)
 
     def _give_up(self, write: Write) -> None:
         """Tell the callers of a write that it takes too long."""
@@ -201,6 +244,7 @@ class Link(asyncio.Protocol):
         for future in islice(self._waiting, before, before + write.open):
             if not future.done():
                 self.misses += 1
+                self.late += 1
                 future.set_exception(StoreError(message, "timeout", self._shard))
         self.on_miss()
 

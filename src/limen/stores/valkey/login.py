@@ -8,6 +8,10 @@ from limen.stores.valkey.endpoint import Endpoint, Tls
 
 __all__ = ["login_options"]
 
+CONNECT_S = 1.0
+"""How long until a server accepts a connection, which one that hangs does too. A packet that was lost on the way is
+repeated after a second, then after two more, then four: a new attempt is there sooner."""
+
 
 def login_options(endpoint: Endpoint, timeout_s: float) -> dict[str, Any]:
     """Where to connect and how to log in.
@@ -24,7 +28,7 @@ def login_options(endpoint: Endpoint, timeout_s: float) -> dict[str, Any]:
         "client_name": "limen",
         "driver_info": None,  # it would be told the name of a library too: a right more that a user needs
         "protocol": 2,
-        "socket_connect_timeout": timeout_s,
+        "socket_connect_timeout": timeout_s if endpoint.tls else min(timeout_s, CONNECT_S),
         **_tls_options(endpoint.tls),
     }
 

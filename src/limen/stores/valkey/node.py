@@ -13,7 +13,7 @@ from limen.stores.valkey.keeper import Keeper
 from limen.stores.valkey.link import Reply
 from limen.stores.valkey.replies import Refusal, store_error
 from limen.stores.valkey.topology import ASKING
-from limen.stores.valkey.waiting import within
+from limen.stores.valkey.waiting import look, within
 
 __all__ = ["Node"]
 
@@ -74,7 +74,7 @@ class Node(Keeper):
         Raises:
             StoreError: nothing was sent.
         """
-        self.ask(ASKING).add_done_callback(_look)
+        self.ask(ASKING).add_done_callback(look)
         return self.ask(command)
 
     def tell(self, command: bytes) -> asyncio.Future[Reply]:
@@ -108,6 +108,7 @@ class Node(Keeper):
 
     def _again(self) -> StoreError:
         """The trouble, for one more caller: an error that is raised twice would collect the traces of both."""
+        self._revive()
         return StoreError(str(self._trouble), self._trouble.kind, self._trouble.shard)
 
     def _count(self, error: StoreError) -> None:
@@ -120,15 +121,10 @@ class Node(Keeper):
 
     def _read_load(self, loaded: asyncio.Future[Reply]) -> None:
         """A connection that was lost shows itself in the question that follows."""
-        if _look(loaded) is None:
+        if look(loaded) is None:
             self._loaded(loaded.result())
 
     def _loaded(self, reply: Reply) -> None:
         self.load_error = str(reply) if isinstance(reply, hiredis.ReplyError) else ""
         if self.load_error:
             self._load_refused_at = monotonic()
-
-
-def _look(future: asyncio.Future[Reply]) -> BaseException | None:
-    """What went wrong; having looked, nobody else has to."""
-    return asyncio.CancelledError() if future.cancelled() else future.exception()

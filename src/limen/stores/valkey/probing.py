@@ -5,7 +5,6 @@ from __future__ import annotations
 import hiredis
 
 from limen.errors import StoreError
-from limen.stores.valkey.arriving import GIVE_UP_S
 from limen.stores.valkey.endpoint import Endpoint
 from limen.stores.valkey.link import Link, Reply
 from limen.stores.valkey.replies import classify, store_error
@@ -13,7 +12,7 @@ from limen.stores.valkey.replies import classify, store_error
 __all__ = ["probed"]
 
 
-async def probed(link: Link, question: bytes, where: Endpoint) -> StoreError | None:
+async def probed(link: Link, question: bytes, where: Endpoint, patience_s: float) -> StoreError | None:
     """Why a server cannot decide; None when it can. It is asked twice: whether at all, then whether in time.
 
     In time means within the deadline of requests, which does not count the time that this process itself is busy.
@@ -21,11 +20,12 @@ async def probed(link: Link, question: bytes, where: Endpoint) -> StoreError | N
     Args:
         question: something that the server refuses while it cannot decide.
         where: which server.
+        patience_s: how long it may be silent.
 
     Raises:
         StoreError: it is silent, and should be connected anew.
     """
-    trouble = _judged(await link.ask(question, GIVE_UP_S), where)
+    trouble = _judged(await link.ask(question, patience_s), where)
     if trouble is not None:
         return trouble
     try:

@@ -109,7 +109,7 @@ class Commands:
 
     def beat(self, gateway: str) -> bytes:
         """This gateway is alive."""
-        return self._call([self.gateways_key(gateway)], b"beat", gateway.removeprefix(PREVIOUS).encode())
+        return self._call([self.gateways_key(gateway)], b"alive", gateway.removeprefix(PREVIOUS).encode())
 
     def leave(self, gateway: str) -> bytes:
         """This gateway is gone."""

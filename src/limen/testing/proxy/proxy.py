@@ -61,6 +61,11 @@ class FaultProxy:
     def url(self) -> str:
         return self._place.moved(self.host, self.port)
 
+    @property
+    def runs(self) -> bool:
+        """Whether it was entered and not left yet."""
+        return self._door is not None
+
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
         self._weather = Weather(self._seed)

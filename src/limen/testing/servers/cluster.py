@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import redis
@@ -26,6 +27,7 @@ class Cluster:
         folder: for the files of its servers.
         replicas: of each primary.
         options: more of each server's command line.
+        proxied: clients come to each server through a `FaultProxy`, its `proxy`.
         node_timeout_ms: silence after which a node is held for dead. A failover takes about two to three times that.
 
     Attributes:
@@ -45,6 +47,7 @@ class Cluster:
         primaries: int = 3,
         *,
         options: Sequence[str] = (),
+        proxied: bool = False,
         node_timeout_ms: int = NODE_TIMEOUT_MS,
     ) -> None:
         common = ["--cluster-enabled", "yes", "--cluster-node-timeout", str(node_timeout_ms)]
@@ -55,7 +58,9 @@ class Cluster:
             for at in range(primaries * (1 + replicas)):
                 bus = port_nobody_uses()
                 ports = ["--cluster-port", str(bus)]
-                self.servers.append(Server(family, folder / str(at), *common, *ports, other_ports=[bus]))
+                self.servers.append(
+                    Server(family, folder / str(at), *common, *ports, other_ports=[bus], proxied=proxied)
+                )
             self.primaries = self.servers[:primaries]
             self._join()
         except BaseException:
@@ -75,7 +80,7 @@ class Cluster:
             with contextlib.suppress(redis.RedisError, OSError):
                 for first, last, (_, port, *_), *_ in server.ask("CLUSTER SLOTS"):
                     if first <= slot <= last:
-                        return next(each for each in self.servers if each.port == port)
+                        return next(each for each in self.servers if each.public_port == port)
         raise AssertionError(f"nobody has slot {slot}")
 
     def owner_in(self, server: Server, slot: int) -> bool:
@@ -85,7 +90,7 @@ class Cluster:
     def replica_of(self, primary: Server) -> Server:
         """Who copies a primary."""
         for server in self.servers:
-            if server.ask("INFO", "replication").get("master_port") == primary.port:
+            if server.ask("INFO", "replication").get("master_port") == primary.public_port:
                 return server
         raise AssertionError(f"nobody copies {primary.address}")
 
@@ -109,8 +114,10 @@ class Cluster:
             source.ask("MIGRATE", "127.0.0.1", target.port, "", 0, MIGRATION_MS, "KEYS", *keys)
 
     def end_move(self, slot: int, target: Server) -> None:
+        """Let the target have it. Who still holds keys of the slot gives it up only when the target has told it."""
+        owner = ("CLUSTER", "SETSLOT", slot, "NODE", self.id_of(target))
         for server in [target, *(each for each in self.primaries if each is not target)]:
-            server.ask("CLUSTER", "SETSLOT", slot, "NODE", self.id_of(target))
+            wait_for(partial(server.ask, *owner), f"{server.address} knows who has slot {slot}")
 
     def move(self, slot: int, target: Server) -> None:
         """Move a slot with its keys."""

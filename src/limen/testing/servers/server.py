@@ -15,6 +15,7 @@ from typing import Any
 import redis
 
 from limen.errors import UsageError
+from limen.testing.proxy import FaultProxy
 from limen.testing.servers.firewall import Firewall
 from limen.testing.servers.programs import program
 from limen.testing.servers.waiting import PATIENCE_S, address_nobody_uses, port_nobody_uses, wait_for
@@ -72,14 +73,8 @@ class Server:
         self._firewall = Firewall()
         folder.mkdir(parents=True, exist_ok=True)
         self._opened = contextlib.ExitStack()
-        self.proxy: FaultProxy | None = None
-        self._start_somewhere(port)
-        if proxied:
-            self.put_behind(0)
-
-    def put_behind(self, port: int) -> None:
-        """Let clients come through a proxy on that port; 0 for any."""
-        self.proxy = self._opened.enter_context(FaultProxy.in_thread((self.host, self.port), host=self.host, port=port))
+        self.proxy = self._in_front() if proxied else None
+        self._start_somewhere()
 
     @property
     def public_port(self) -> int:
@@ -117,7 +112,7 @@ class Server:
             self._log_from = log.tell()
             self._process = subprocess.Popen(self._command(), stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         _running.add(self)
-        wait_for(self._accepts, f"a server on {self.address}: {self._last_words()}")
+        wait_for(self._accepts, f"a server on {self.host}:{self.port}: {self._last_words()}")
 
     def restart(self) -> None:
         """Kill it and start it again: it has forgotten everything."""
@@ -138,14 +133,23 @@ class Server:
     def partition(self) -> None:
         """Nothing gets to it or away from it, as if a cable were pulled. Needs root and iptables.
 
+        Without these a server that is `proxied` is out of reach for clients, and for other servers that are its
+        clients; those of a cluster still hear of each other, so that none is replaced.
+
         Raises:
-            SettingsError: without these.
+            SettingsError: neither is possible.
         """
-        self._firewall.drop([self.port, *self.other_ports], self.source)
+        if self.proxy and not Firewall.is_there():
+            self.proxy.black_hole()
+        else:
+            ports = [self.port, *self.other_ports, *([self.proxy.port] if self.proxy else [])]
+            self._firewall.drop(ports, self.source)
 
     def heal(self) -> None:
         """It can be reached again."""
         self._firewall.heal()
+        if self.proxy and self.proxy.runs:
+            self.proxy.heal()
 
     def kill(self) -> None:
         """It is gone at once (SIGKILL)."""
@@ -159,15 +163,26 @@ class Server:
         """End it for good, whatever state it is in."""
         self.heal()
         self.kill()
+        self._opened.close()
 
-    def _start_somewhere(self, port: int) -> None:
-        """Another process may take the port first: then it is another port."""
-        for _ in range(ATTEMPTS - 1 if not port else 0):
+    def _in_front(self) -> FaultProxy:
+        """A proxy for clients, which the nodes of a cluster tell them of."""
+        self.port = self.port or port_nobody_uses()
+        proxy = self._opened.enter_context(FaultProxy.in_thread((self.host, self.port), host=self.host))
+        if "--cluster-enabled" in self._options:
+            self._options = (*self._options, "--cluster-announce-port", str(proxy.port))
+        return proxy
+
+    def _start_somewhere(self) -> None:
+        """Another process may take a port first that was found by chance: then it is another port."""
+        if self.port:
+            return self.start()
+        for _ in range(ATTEMPTS - 1):
             self.port = port_nobody_uses()
             with contextlib.suppress(AssertionError):
                 return self.start()
             self.kill()
-        self.port = port or port_nobody_uses()
+        self.port = port_nobody_uses()
         return self.start()
 
     def _command(self) -> list[str]:

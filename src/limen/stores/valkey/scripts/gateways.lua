@@ -3,10 +3,10 @@
 -- alive at one time in each of the last minutes.
 --
 -- KEYS   the record
--- ARGV   'beat'   gateway   reply  {alive now, the most alive at one time in this minute and the ten before it}
+-- ARGV   'alive'   gateway   reply  {alive now, the most alive at one time in this minute and the ten before it}
 --        'leave'  gateway   reply  1 when it was alive, else 0
 
-if args[1] == 'beat' or args[1] == 'leave' then
+if args[1] == 'alive' or args[1] == 'leave' then
   local ALIVE_US, MINUTES, MEMORY_MS = 10000000, 10, 720000
   local minute = floor(now / 60000000)
 
@@ -39,7 +39,7 @@ if args[1] == 'beat' or args[1] == 'leave' then
   local function note()
     local heard, peaks = read_record()
     local was_alive = (heard[args[2]] or 0) > now - ALIVE_US
-    heard[args[2]] = args[1] == 'beat' and now or nil
+    heard[args[2]] = args[1] == 'alive' and now or nil
     local alive, count = still_alive(heard)
     local kept, most = most_alive(peaks, count)
     call('SET', KEYS[1], cmsgpack.pack({alive, kept}), 'PX', MEMORY_MS)
