@@ -112,6 +112,7 @@ class StoreError(Unavailable):
             `login`          the server does not accept user and password
             `refused`        any other error of the server, and replies that nobody understands
             `drill`          nothing was asked: an outage is rehearsed
+            `settling`       nothing was asked: the store has just returned, and others may not have told it everything
         shard: `host:port` of the server that did not decide; empty when nobody knows.
     """
 

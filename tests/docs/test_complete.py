@@ -16,6 +16,7 @@ import pytest
 import limen
 import limen.errors
 import limen.testing
+from limen import AsyncLimiter
 from limen.adapters.http import WRITERS
 from limen.adapters.telemetry.prometheus import PrometheusObserver
 from limen.apps.cli.options import Deciding, Tls
@@ -35,12 +36,15 @@ def flags() -> set[str]:
 
 
 def metrics() -> set[str]:
-    found = list(PrometheusObserver().registry.collect())
+    observer = PrometheusObserver()
+    observer.watch(AsyncLimiter("valkey://127.0.0.1:1"))
+    found = list(observer.registry.collect())
     return {metric.name + ("_total" if metric.type == "counter" else "") for metric in found}
 
 
 NAMED = {
-    "docs/operate.md": flags() | metrics(),
+    "docs/operate.md": flags(),
+    "docs/metrics.md": metrics(),
     "docs/rules.md": set(inspect.signature(Rule).parameters) | set(BUILDERS),
     "docs/decisions.md": {*Decision._fields, "status", *WRITERS},
     "docs/python.md": set(limen.__all__) | set(limen.testing.__all__),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from fractions import Fraction
 from random import Random
 from typing import Any
@@ -15,6 +16,7 @@ from limen import AsyncLimiter, Limiter, Rule
 from limen.core.limit import Limit
 from limen.core.share import START, owed, used_after
 from limen.engine.debts import Debts, Recent
+from limen.engine.fleet import Fleet
 from limen.errors import StoreError
 from limen.stores.base import Charge, Op
 from limen.testing import ManualClock
@@ -188,10 +190,35 @@ async def test_a_store_that_forgot_is_reminded(
         assert (decision.source, decision.remaining) == ("store", 2)
 
 
+async def test_the_first_to_return_gives_nothing_away_that_others_have_spent(valkey_url: str) -> None:
+    """Four gateways, one hot client, and a return one after the other."""
+    clock = ManualClock()
+    rule = Rule("r", limit="100/minute")
+    async with AsyncExitStack() as stack:
+        opened = [AsyncLimiter(valkey_url, [rule], clock=clock, deadline_ms=PATIENT_MS, gateways=4) for _ in range(4)]
+        limiters = [await stack.enter_async_context(limiter) for limiter in opened]
+        aways = [Away(limiter) for limiter in limiters]
+        assert all([(await limiters[0].check("acme", "r")).allowed for _ in range(100)])
+        for away in aways:
+            away.leaves()
+        admitted = 0
+        for _ in range(600):
+            clock.advance(0.1)
+            admitted += sum([(await limiter.check("acme", "r")).allowed for limiter in limiters])
+        assert 90 <= admitted <= 110
+        for tick in range(10):
+            if tick < 4:
+                aways[tick].returns()
+            found = [await limiter.check("acme", "r") for limiter in limiters for _ in range(50)]
+            admitted += sum(each.allowed for each in found)
+            clock.advance(0.05)
+        assert admitted <= 110 + 5
+
+
 def test_what_is_lowered_grows_with_time_and_is_forgotten_when_it_says_nothing() -> None:
     clock = ManualClock()
     limit = Limit(10, Fraction(1))
-    debts = Debts(Recent(), clock.now_us)
+    debts = Debts(Recent(), lambda shard: -(2**62), Fleet(1, clock.now_us), clock.now_us)
     op = Op("client=acme", "r", limit, 1)
     debts.lower(op, 2 * limit.token_ticks, clock.now_us())
     clock.advance(3)
@@ -214,18 +241,18 @@ def test_what_is_lowered_grows_with_time_and_is_forgotten_when_it_says_nothing()
 
 def test_there_are_never_more_than_so_many() -> None:
     clock = ManualClock()
-    debts = Debts(Recent(), clock.now_us, most=100)
+    debts = Debts(Recent(), lambda shard: -(2**62), Fleet(1, clock.now_us), clock.now_us, most=100)
     limit = Limit(10, Fraction(1))
     for number in range(1000):
-        debts.spent(Op(f"client={number}", "r", limit, 1), limit, 1)
+        debts.spent(Op(f"client={number}", "r", limit, 1), limit, 1, "")
     assert (len(debts.entries), debts.lost) == (100, 900)
 
 
 def test_a_charge_is_not_repeated_for_longer_than_the_store_remembers_it() -> None:
     clock = ManualClock()
-    debts = Debts(Recent(), clock.now_us)
+    debts = Debts(Recent(), lambda shard: -(2**62), Fleet(1, clock.now_us), clock.now_us)
     op = Op("client=acme", "r", Limit(10, Fraction(0)), 1)
-    debts.spent(op, op.limit, 1)  # type: ignore[arg-type]
+    debts.spent(op, op.limit, 1, "")  # type: ignore[arg-type]
     debt = debts.due([op])
     assert debt is not None
     debts.failed(debt)

@@ -14,6 +14,7 @@ import hiredis
 import pytest
 
 from tests.faults.fleet.firewall import Firewall
+from tests.faults.fleet.gateway import hurry
 from tests.faults.fleet.row import Row
 from tests.topologies.servers import Cluster, Server
 
@@ -77,6 +78,8 @@ def row(request: pytest.FixtureRequest, length: Length) -> Iterator[Row]:
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Three primaries and three replicas, in step, to be broken."""
     cluster = Cluster("valkey", tmp_path / "cluster", replicas=1)
+    for server in cluster.servers:
+        hurry(server.pid)
     yield cluster
     cluster.stop()
 
@@ -85,6 +88,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 def server(tmp_path: Path) -> Iterator[Server]:
     """One server, to be broken."""
     server = Server("valkey", tmp_path / "server", "--enable-debug-command", "local", "--busy-reply-threshold", "200")
+    hurry(server.pid)
     yield server
     server.stop()
 

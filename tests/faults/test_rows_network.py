@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ def spread_out(seen: Findings, address: str, gateway: int) -> bool:
     start, end = seen.span("fault")
     times = [each.at_us for each in seen.attempts if each.address == address and each.gateway == gateway]
     times = [at for at in times if start <= at < end]
-    pauses = [after - before for before, after in zip(times, times[1:], strict=False)]
+    pauses = [after - before for before, after in pairwise(times)]
     return max(pauses) > 1.5 * min(pauses)
 
 
@@ -82,7 +83,7 @@ def test_F05_loss(row: Row, length: Any, cluster: Cluster, wall: Firewall, tmp_p
     row.saw(exact_again_after=f"{closed_s:.2f} s", p99_afterwards=f"{seen.during('after').latency()['p99']:.2f} ms")
     row.swift(meanwhile=seen.during("1 %", "10 %", "30 %"))
     assert missed[0] < missed[1] < missed[2], missed
-    assert missing(seen, "after") <= missing(seen, "before") + 0.02
+    row.undisturbed(*(seen.of_shard(seen.during(name), 0) for name in ("before", "after")))
     row.bounded(seen, "api", "login")
     seen.no_accidents()
 
@@ -96,11 +97,11 @@ def missing(seen: Findings, phase: str) -> float:
 def test_F26_part_of_the_fleet_cut_off(row: Row, length: Any, server: Server, wall: Firewall, tmp_path: Path) -> None:
     gateways, seconds = length.pick(5, 10), length.pick(4, 30)
     row.of(
-        f"what {gateways // 5 * 1 or 1}, then {gateways - 1} of {gateways} gateways send to the store is lost, {seconds} s each",
+        f"what one, then {gateways - 1} of {gateways} gateways send to the store is lost, {seconds} s each",
         "k of N cut off: at most 1 + k/N of the limit; closed rules answer 503 within 1 ms",
     )
     load = Load(rate=length.pick(150, 80), mix=[("api", 0.8, 1), ("login", 0.2, 1)], clients=200)
-    few, many = length.pick((1, 4), (1, 9))
+    few, many = 1, gateways - 1
     with begun(server, tmp_path / "fleet", length.pick(1.5, 10), gateways=gateways, load=load) as fleet:
         for name, count in (("few", few), ("many", many)):
             fleet.phase(name)

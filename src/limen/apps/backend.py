@@ -263,7 +263,8 @@ class Backend:
         self.metrics.rules_stale(self.watcher.stale)
 
     def _complain(self, error: Exception) -> None:
-        self.metrics.rules_refused()
+        if not isinstance(error, RulesUnavailable):
+            self.metrics.rules_refused()
         trace = None if isinstance(error, LimenError) else error
         state = "the rules stay as they were" if self.is_open else "there are no rules yet"
         self._words.warning("rules", f"{state}: {error}", trace)

@@ -279,3 +279,5 @@ class AsyncLimiter(Deciding):
             self._drill.check(ops, now_us)
         while (debt := self._debts.due(ops)) is not None:
             await self._tending.settle(debt)
+        if self._debts.entries:
+            self._settled(ops)

@@ -9,6 +9,10 @@ has grown since, whoever says so and however often. So a failover that lost the 
 admitted something in them, exactly, and one that lost nothing is left as it is.
 
 Both are paid before the next question about the same bucket, and bit by bit for buckets that nobody asks about.
+
+Gateways notice the return of a server one after another. The first would find in the bucket what the others have spent
+already, and give it away before they say so. So for a moment, `GRACE_US` from when the server failed last, a gateway
+that admitted something by itself pays what it owes and goes on to decide by its share.
 Plain functions, no await. Threads may share them.
 """
 
@@ -24,12 +28,17 @@ from limen.core.concurrency import SlotLimit
 from limen.core.limit import Limit
 from limen.core.share import owed, used_after
 from limen.engine.deny_cache import Key
+from limen.engine.fleet import Fleet
 from limen.rules.ruleset import RuleSet
 from limen.stores.base import Charge, Op
 from limen.stores.fork import begin_anew_after_fork
 
 __all__ = ["Debt", "Debts", "Recent"]
 
+GRACE_US = 500_000
+"""Longer than the first to return is ahead of the last, when all can be reached again."""
+GRACE_PAUSE_US = 100_000
+"""How often it pays meanwhile, for each bucket."""
 NAME_BYTES = 16
 NAMED_US = 540_000_000
 """How long a charge is repeated: a store knows for ten minutes which ones it made."""
@@ -38,7 +47,20 @@ NAMED_US = 540_000_000
 class Debt:
     """What is owed to one bucket."""
 
-    __slots__ = ("asked_us", "at_us", "busy", "charge", "left", "named_us", "op", "share", "spent", "used", "used_us")
+    __slots__ = (
+        "asked_us",
+        "at_us",
+        "busy",
+        "charge",
+        "left",
+        "named_us",
+        "op",
+        "shard",
+        "share",
+        "spent",
+        "used",
+        "used_us",
+    )
 
     def __init__(self, op: Op) -> None:
         self.op = op
@@ -49,6 +71,8 @@ class Debt:
         self.used_us = 0
         self.share: Limit | None = None
         """This gateway's part, since something was spent of it."""
+        self.shard = ""
+        """The server that did not answer then."""
         self.left: Seen | None = None
         """What was left in it at `at_us`, as the store itself said."""
         self.at_us = 0
@@ -63,11 +87,11 @@ class Debt:
     def is_paid(self) -> bool:
         return not self.spent and self.left is None and self.charge is None
 
-    def spend(self, cost: int, share: Limit, used: float, now_us: int) -> None:
+    def spend(self, cost: int, share: Limit, used: float, now_us: int, shard: str) -> None:
         """The local share has admitted it. `used` is what was used of this part before the first time."""
         if self.share is None:
             self.used, self.used_us = used, now_us
-        self.share = share
+        self.share, self.shard = share, shard
         self.used = used_after(self.used, now_us - self.used_us, share, cost)
         self.used_us = now_us
         self.spent += cost
@@ -95,32 +119,44 @@ class Debts:
 
     Args:
         recent: what the store said last.
+        failed_us: when a server failed last.
+        fleet: N. One gateway waits for nobody.
         now_us: the local clock.
         most: how many buckets are remembered; beyond it the oldest are forgotten.
     """
 
-    def __init__(self, recent: Recent, now_us: Callable[[], int], most: int = 100_000) -> None:
+    def __init__(
+        self,
+        recent: Recent,
+        failed_us: Callable[[str], int],
+        fleet: Fleet,
+        now_us: Callable[[], int],
+        most: int = 100_000,
+    ) -> None:
         self.entries: dict[Key, Debt] = {}
         self.paid = 0
         """How many charges the store has made."""
         self.lost = 0
         """How many debts were forgotten, because there were too many or the store was away for too long."""
         self._recent = recent
+        self._failed_us = failed_us
+        self._fleet = fleet
         self._now_us = now_us
         self._most = most
         self._lock = Lock()
         begin_anew_after_fork(self)
 
-    def spent(self, op: Op, share: Limit, parts: int) -> None:
+    def spent(self, op: Op, share: Limit, parts: int, shard: str) -> None:
         """The local share has admitted it.
 
         Args:
             share: this gateway's part of the limit.
             parts: how many there are.
+            shard: the server that did not answer.
         """
         used = (op.limit.capacity - self._recent.remaining(op)) / parts
         with self._lock:
-            self._debt(op).spend(op.cost, share, used, self._now_us())
+            self._debt(op).spend(op.cost, share, used, self._now_us(), shard)
 
     def lower(self, op: Op, left: Seen, at_us: int) -> None:
         """The store may have forgotten that it left `left` in this bucket at `at_us`."""
@@ -128,6 +164,14 @@ class Debts:
             debt = self._debt(op)
             if debt.left is None or at_us >= debt.at_us:
                 debt.left, debt.at_us = left, at_us
+
+    def settling(self, ops: Sequence[Op]) -> str | None:
+        """The server that other gateways may not have paid yet, if one of these has to wait for that."""
+        for op in ops:
+            debt = self.entries.get(_key(op))
+            if debt is not None and self._in_grace(debt, self._now_us()):
+                return debt.shard
+        return None
 
     def due(self, ops: Sequence[Op]) -> Debt | None:
         """A debt to pay before these are asked for. Whoever gets it says how that went: `settled` or `failed`."""
@@ -150,7 +194,7 @@ class Debts:
             if debt.charge is not None and debt.charge.most is not None and debt.at_us <= debt.asked_us:
                 debt.left = None
             debt.charge, debt.busy = None, False
-            if debt.is_paid:
+            if debt.is_paid and not self._in_grace(debt, debt.asked_us):
                 self.entries.pop(_key(debt.op), None)
 
     def failed(self, debt: Debt) -> None:
@@ -193,15 +237,21 @@ class Debts:
 
     def _take_up(self, debt: Debt) -> bool:
         """Make up the charge of a debt; False when somebody is at it already, or nothing is owed any more."""
-        if debt.busy:
+        now_us = self._now_us()
+        in_grace = self._in_grace(debt, now_us)
+        if debt.busy or (in_grace and now_us - debt.asked_us < GRACE_PAUSE_US):
             return False
-        debt.asked_us = self._now_us()
+        debt.asked_us = now_us
         debt.charge = self._charge(debt)
         if debt.charge is None:
-            del self.entries[_key(debt.op)]
+            if not in_grace:
+                del self.entries[_key(debt.op)]
             return False
         debt.busy = True
         return True
+
+    def _in_grace(self, debt: Debt, now_us: int) -> bool:
+        return debt.share is not None and self._fleet.size > 1 and now_us - self._failed_us(debt.shard) < GRACE_US
 
     def _charge(self, debt: Debt) -> Charge | None:
         """What to ask for; a charge that was asked for already stays as it is, but for what may be left by now."""

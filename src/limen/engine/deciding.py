@@ -36,6 +36,8 @@ LONGEST_GRANT_S = 30 * 86_400
 Question = tuple[str, str] | tuple[str, str, int]
 """Client, rule, and the cost if it is not 1."""
 
+SETTLING = "settling"
+
 log = logging.getLogger("limen")
 
 _new = tuple.__new__
@@ -72,7 +74,7 @@ class Deciding:
         self._denied = DenyCache()
         self._shares = LocalShares(self._now_us, self.fleet)
         self._recent = Recent()
-        self._debts = Debts(self._recent, self._now_us)
+        self._debts = Debts(self._recent, self._shares.failed_us, self.fleet, self._now_us)
         self._drill = Drill(self._now_us)
         self._leases = Leases(self._now_us, self.fleet, self._recent, self._denied)
         self._can_settle = False
@@ -253,21 +255,31 @@ class Deciding:
             elif self._denied.entries:
                 self._denied.drop((op.identity, op.rule))
 
+    def _settled(self, ops: Sequence[Op]) -> None:
+        """
+        Raises:
+            StoreError: other gateways may not have told the store yet what they admitted meanwhile.
+        """
+        shard = self._debts.settling(ops)
+        if shard is not None:
+            raise StoreError("the gateways tell the store what they admitted without it", SETTLING, shard)
+
     def _without_store(self, plan: Plan, error: StoreError, now_us: int, *, spend: bool = True) -> Decision:
         """The decision, when the store did not give one: by the local share, or 503 for rules that must hold."""
-        if self._observer is not None:
+        if self._observer is not None and error.kind != SETTLING:
             self._observer.on_store_error(error.kind, error.shard)
         for rule in plan.rules:
             if rule.on_failure == "closed" and rule.mode == "enforce":
                 return undecided(rule)
         shared = self._shares.parts(plan.ops)
         asked = shared if spend else [op._replace(spend=False) for op in shared]
-        levels = self._shares.take(asked, now_us, error.shard or error.kind)
+        shard = error.shard or error.kind
+        levels = self._shares.take(asked, now_us, shard, failed=error.kind != SETTLING)
         decision = conclude(Plan(plan.rules, shared), levels, "local_share", spend=spend, degraded=True)
         if spend and decision.allowed and self._can_settle:
             for op, part, level in zip(plan.ops, shared, levels, strict=True):
                 if op.cost and part.limit.allows(level, op.cost):
-                    self._debts.spent(op, cast("Limit", part.limit), self._shares.count)
+                    self._debts.spent(op, cast("Limit", part.limit), self._shares.count, shard)
         if decision.policy is None:
             return decision
         return decision._replace(limit=decision.policy.quota)

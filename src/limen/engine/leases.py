@@ -10,31 +10,27 @@ borrowed has been charged already, so nobody has to be told what was spent of it
 before it was asked for, and is looked at again right before each spending, so what has run out is never spent, however
 long this process was asleep in between.
 
-Plain functions, no await. Threads may share it. Whoever gets leases to ask about (`borrowing.py`) asks for each of them
-`question`, and says how it went: `answered` or `failed`.
+Plain functions, no await. Threads may share it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from os import urandom
-from threading import Lock
 
 from limen.core.decision import Decision
 from limen.core.heavy_hitters import HeavyHitters
 from limen.core.lease import LeaseTerms
 from limen.core.limit import Limit
-from limen.core.loans import Claim
 from limen.engine.conclude import conclude, conclude_one
 from limen.engine.debts import Recent
 from limen.engine.deny_cache import DenyCache, Key
 from limen.engine.fleet import Fleet
 from limen.engine.lease import Lease
+from limen.engine.lease_book import FAR, LeaseBook
 from limen.engine.plan import Plan
 from limen.rules.model import Rule
 from limen.rules.ruleset import RuleSet
-from limen.stores.base import Borrow, Lent, Op
-from limen.stores.fork import begin_anew_after_fork
+from limen.stores.base import Op
 
 __all__ = ["Leases"]
 
@@ -44,11 +40,9 @@ WINDOW_US = 500_000
 COUNTED = 1024
 MOST_HELD = 4096
 LOOK_AGAIN_US = 20_000
-HOLDER_BYTES = 8
-FAR = 2**62
 
 
-class Leases:
+class Leases(LeaseBook):
     """What is held, and for whom it would be worth it.
 
     Args:
@@ -61,29 +55,9 @@ class Leases:
     def __init__(self, now_us: Callable[[], int], fleet: Fleet, recent: Recent, denied: DenyCache) -> None:
         self.terms: dict[str, LeaseTerms] = {}
         """Rules that lend, by their ids. While there are none, nobody has to ask anything else here."""
-        self.held: dict[Key, Lease] = {}
-        self.due_us = FAR
-        """When a lease has to be looked at though nobody asks."""
-        self.borrowed = self.spent = self.returned = 0
-        """Tokens since the start."""
-        self._now_us, self._fleet, self._recent, self._denied = now_us, fleet, recent, denied
         self._lends = False
         self._hitters = HeavyHitters[Key](COUNTED, WINDOW_US)
-        self._number = 0
-        self.holder = urandom(HOLDER_BYTES)
-        self._lock = Lock()
-        begin_anew_after_fork(self)
-
-    def __len__(self) -> int:
-        """On how many buckets there is a lease."""
-        return len(self.held)
-
-    @property
-    def left(self) -> int:
-        """Whole tokens that are held and not spent."""
-        now_us = self._now_us()
-        with self._lock:
-            return sum(lease.left for lease in self.held.values() if now_us < lease.until_us)
+        super().__init__(now_us, fleet, recent, denied)
 
     def begin(self, ruleset: RuleSet) -> None:
         """There is a store that lends."""
@@ -173,53 +147,10 @@ class Leases:
             self._lends, self.terms = False, {}
             return self._give_back(list(self.held))
 
-    def doubt(self, concerned: Callable[[str, str], bool]) -> None:
-        """Spend nothing of what a server may have forgotten to have lent."""
-        with self._lock:
-            for lease in self.held.values():
-                if concerned(lease.op.identity, lease.op.colocate):
-                    lease.left = 0
-
-    def question(self, lease: Lease) -> Borrow | None:
-        """What to ask the store about a lease; None when there is nothing to ask any more."""
-        with self._lock:
-            self._number += 1
-            now_us = self._now_us()
-            wish = 0 if lease.gone else lease.wish(self._fleet.size, now_us)
-            left, back = lease.put_down(now_us, wish)
-            if lease.gone and not back:
-                return None
-            most = lease.terms.most(lease.limit.capacity)
-            claim = Claim(self.holder, self._number, left, back, most, lease.terms.ttl_us)
-            return Borrow(lease.op._replace(cost=max(0, wish - left)), claim)
-
-    def answered(self, lease: Lease, borrow: Borrow, lent: Lent) -> bool:
-        """The store has answered; whether it has to be asked once more, for the lease is not wanted any more."""
-        op, limit, claim = borrow.op, lease.limit, borrow.claim
-        with self._lock:
-            again = lease.take_up(borrow, lent, self._now_us())
-            self.due_us = min(self.due_us, lease.due_us)
-            self.borrowed += lent.tokens
-            self.returned += claim.back
-        if lent.tokens:
-            before = limit.raised(lent.seen, lent.tokens)
-            self._recent.admitted(op._replace(limit=limit, cost=lent.tokens), before, lease.asked_us)
-        if claim.back:
-            self._denied.drop((op.identity, op.rule))  # there is more in it than was known
-        return again
-
-    def failed(self, lease: Lease) -> None:
-        """The store did not answer: what it may have lent runs out unspent."""
-        with self._lock:
-            lease.fail(self._now_us())
-            self.due_us = min(self.due_us, lease.due_us)
-
     def begin_after_fork(self) -> None:
-        """In a child process: what is held is the parent's to spend."""
-        self._lock = Lock()
-        self.held = {}
+        """In a child process: others ask there."""
+        super().begin_after_fork()
         self._hitters.clear()
-        self.holder = urandom(HOLDER_BYTES)
 
     def _lendable(self, plan: Plan) -> bool:
         """Whether a request under these rules could be answered from leases."""
@@ -253,11 +184,6 @@ class Leases:
         next_us = min((lease.due_us for lease in self.held.values()), default=FAR)
         self.due_us = max(next_us, now_us + LOOK_AGAIN_US) if self.held else FAR
         return asked
-
-    def _give_back(self, keys: Iterable[Key]) -> list[Lease]:
-        """Hold these no more. One that is being asked about is given back when its answer is there."""
-        leases = [self.held.pop(key) for key in keys]
-        return [lease for lease in leases if lease.give_up()]
 
 
 def _anonymous(op: Op) -> bool:

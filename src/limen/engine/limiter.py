@@ -284,6 +284,7 @@ class Limiter(Deciding):
                 self._drill.check(plan.ops, now_us)
             if self._debts.entries or now_us >= tending.beats_us:
                 tending.before(plan.ops, now_us)
+                self._settled(plan.ops)
         except StoreError as error:
             return self._without_store(plan, error, now_us)
         if self._denied.entries:

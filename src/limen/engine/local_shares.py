@@ -17,6 +17,7 @@ __all__ = ["LocalShares"]
 ANOTHER_US = 10_000_000
 """A server that failed within so long is in the same outage, whatever it, or another one, answered meanwhile."""
 MOST_OUTAGES = 1000
+NEVER_US = -(2**62)
 
 
 class Outage:
@@ -68,17 +69,23 @@ class LocalShares:
         """N, when the parts were made last."""
         return self._parts
 
-    def take(self, parts: Sequence[Op], now_us: int, shard: str = "") -> list[int]:
+    def take(self, parts: Sequence[Op], now_us: int, shard: str = "", *, failed: bool = True) -> list[int]:
         """Decide and take, as a store does; the levels before it.
 
         Args:
             shard: the server that does not answer.
+            failed: whether it has just failed.
         """
-        since_us = self._outage(shard, now_us).began_us
+        since_us = self._outage(shard, now_us, failed).began_us
         for op in parts:
             if isinstance(op.limit, Limit):
                 self._store.begin_anew((op.identity, op.rule), op.limit, since_us)
         return self._store.take(parts)
+
+    def failed_us(self, shard: str) -> int:
+        """When a server failed last; long ago when it never did."""
+        outage = self._outages.get(shard)
+        return NEVER_US if outage is None else outage.failed_us
 
     def forget(self, identity: str, rule: str | None) -> None:
         """Forget one bucket, or all buckets of an identity."""
@@ -88,14 +95,15 @@ class LocalShares:
         """Drop what says nothing: the shares of an outage that has been over for a while."""
         self._store.sweep()
 
-    def _outage(self, shard: str, now_us: int) -> Outage:
+    def _outage(self, shard: str, now_us: int, failed: bool) -> Outage:
         """The one that goes on now."""
         outage = self._outages.get(shard)
         if outage is None or (self.answered_us > outage.failed_us and now_us - outage.failed_us > ANOTHER_US):
             if len(self._outages) >= MOST_OUTAGES:
                 self._outages.clear()
             outage = self._outages[shard] = Outage(now_us)
-        outage.failed_us = now_us
+        if failed:
+            outage.failed_us = now_us
         return outage
 
     def _share(self, op: Op) -> Limit:

@@ -95,8 +95,8 @@ class Part:
         return self.where(lambda each: each.source == "local_share" or each.reason == "store_unavailable")
 
     def latency(self) -> dict[str, float]:
-        """Milliseconds: `max`, `p99`, `p50`; `own_max`, `own_p99`, `own_p50` without the time in which the event loop of the
-        gateway was busy or was not given the processor; and `loop_max`, how long that was at most."""
+        """Milliseconds: `max`, `p99`, `p50`; `own_max`, `own_p99`, `own_p50` without the time in which the event loop of
+        the gateway was busy or was not given the processor; and `loop_max`, how long that was at most."""
         took = sorted(each.took_us for each in self.found)
         own = sorted(self.own_us(each) for each in self.found)
         loop = max(
@@ -121,7 +121,7 @@ class Findings:
         phases: as they were named.
         told: the reports of the gateways.
         errors: what they wrote to their standard error.
-        metrics: what Prometheus would have read at the end, from each.
+        scrapes: what Prometheus would have read at moments with a name, from each; the last is called `end`.
         shards: first slot of each shard.
         prefix: how clients are called, before their number.
     """
@@ -132,7 +132,7 @@ class Findings:
         phases: Sequence[Phase],
         told: Sequence[Told],
         errors: str,
-        metrics: Sequence[str],
+        scrapes: dict[str, list[str]],
         shards: Sequence[int],
         prefix: str,
     ) -> None:
@@ -140,7 +140,7 @@ class Findings:
         self.phases = list(phases)
         self.errors = errors
         self._told = told
-        self._metrics = [_samples(text) for text in metrics]
+        self._scrapes = {name: [_samples(text) for text in texts] for name, texts in scrapes.items()}
         self._shards = list(shards)
         self._shard = lru_cache(maxsize=None)(self._shard_anew)
         self._prefix = prefix
@@ -216,14 +216,19 @@ class Findings:
         limit = next(each.limit for each in self.rules if each.id == rule)
         assert isinstance(limit, Limit)
         found = {
-            v for one in self._metrics for (name, has), v in one.items() if name == BOUND and ("rule", rule) in has
+            v
+            for one in self._scrapes["end"]
+            for (name, has), v in one.items()
+            if name == BOUND and ("rule", rule) in has
         }
         return Fraction(max(found, default=UNTOLD)).limit_denominator(1000) * limit.capacity
 
-    def metric(self, name: str, **labels: str) -> float:
+    def metric(self, name: str, scrape: str = "end", **labels: str) -> float:
         """The sum over all gateways, and all series that have these labels."""
         wanted = set(labels.items())
-        return sum(value for one in self._metrics for (n, has), value in one.items() if n == name and wanted <= has)
+        return sum(
+            value for one in self._scrapes[scrape] for (n, has), value in one.items() if n == name and wanted <= has
+        )
 
     def no_accidents(self) -> None:
         """Nothing was raised, nobody was left without an answer, no rule that fails open refused with a 5xx."""

@@ -60,7 +60,7 @@ class Fleet:
         self._shards = shards
         self._told: list[Told] = []
         self._phases: list[Phase] = []
-        self._metrics: list[str] = []
+        self._scrapes: dict[str, list[str]] = {}
         self._folder = folder
         self._ended = False
         folder.mkdir(parents=True, exist_ok=True)
@@ -131,17 +131,19 @@ class Fleet:
             gateway.ask("report")
         self._told += [Told(gateway.number, gateway.answer()) for gateway in awake]
 
-    def metrics(self) -> list[str]:
-        """What Prometheus would read from each."""
-        return self.all("metrics")
+    def scrape(self, name: str) -> None:
+        """Read from each gateway what Prometheus would. Done by `end` too, as `end`."""
+        self._scrapes[name] = self.all("metrics")
 
     def end(self) -> Findings:
         """End the load and the gateways; what they saw."""
         self.rest()
-        metrics = self.metrics()
+        self.scrape("end")
         self.report()
         errors = "".join(gateway.close() for gateway in self.gateways)
-        return Findings(self.rules, self._phases, self._told, errors, metrics, self._shards, self.load_spec.prefix)
+        return Findings(
+            self.rules, self._phases, self._told, errors, self._scrapes, self._shards, self.load_spec.prefix
+        )
 
     def _awake(self) -> list[Gateway]:
         return [gateway for gateway in self.gateways if not gateway.frozen and gateway.process.poll() is None]

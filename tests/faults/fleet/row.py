@@ -16,6 +16,8 @@ PATIENT = 4
 """So many deadlines a decision may take at most, without what the event loop itself was late: a process that is never
 idle may take two, and other processes of the machine take what they take."""
 
+TIMES_AS_MANY, SOME = 3, 0.03
+
 
 class Row:
     """One fault, injected once.
@@ -53,6 +55,12 @@ class Row:
             found = part.latency()
             self.measured[f"slowest decision {name}".strip()] = _times(found)
             assert found["own_max"] <= PATIENT * DEADLINE_MS, (name, found)
+
+    def undisturbed(self, before: Part, now: Part) -> None:
+        """Hold that hardly more was decided without the store than before: an answer is late now and then, when the
+        machine does something else."""
+        was, is_now = len(before.degraded) / len(before), len(now.degraded) / len(now)
+        assert is_now <= TIMES_AS_MANY * was + SOME, f"{100 * is_now:.1f} % without the store, before {100 * was:.1f} %"
 
     def bounded(self, seen: Findings, *rules: str) -> None:
         """Hold that each rule stayed within the bound that it declares."""
