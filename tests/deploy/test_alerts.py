@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
-from limen import AsyncLimiter
+from limen import AsyncLimiter, Rule
 from limen.adapters.telemetry.prometheus import PrometheusObserver
 from limen.core.decision import Decision
+from limen.core.delays import Delays
 
 ROOT = Path(__file__).resolve().parents[2]
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
@@ -81,20 +82,24 @@ def test_the_scenes_tell_an_alert_that_never_fires_from_one_that_does(promtool: 
     assert name in said
 
 
+class Told(AsyncLimiter):
+    """A limiter to which everything has happened."""
+
+    store_shards = {"s:1": "down"}
+    store_delays = {"s:1": Delays()}
+    memory_lost = {"s:1": 1}
+
+
 def exported() -> dict[str, set[str]]:
     """The labels of each series that a process exports once everything has happened to it."""
     observer = PrometheusObserver()
-    observer.watch(AsyncLimiter("valkey://127.0.0.1:1"))
+    observer.watch(Told("valkey://127.0.0.1:1", [Rule("r", limit="1/day"), Rule("s", limit="1/day")]))
     observer.on_decision(Decision(True, 2, 1, 0, 1, "r", "allowed", "store", degraded=True, shadow=("s",)), 1)
-    observer.on_store_error("timeout")
+    observer.on_store_error("timeout", "s:1")
     labels: dict[str, set[str]] = {}
     for family in observer.registry.collect():
-        names = {family.name} if family.type == "gauge" else set()
-        names |= {f"{family.name}_total"} if family.type == "counter" else set()
-        names |= {f"{family.name}_{end}" for end in ("bucket", "count", "sum")} if family.type == "histogram" else set()
-        found = {label for sample in family.samples for label in sample.labels}
-        for name in names:
-            labels[name] = found | set(getattr(family, "_labelnames", ()))
+        for sample in family.samples:
+            labels.setdefault(sample.name, set()).update(sample.labels)
     return labels
 
 

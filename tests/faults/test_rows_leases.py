@@ -136,16 +136,16 @@ def test_F29_hot_client(row: Row, length: Any, server: Server, tmp_path: Path) -
         fleet.phase("end")
         seen = fleet.end()
     fault, (since_us, until_us) = seen.during("fault"), seen.span("fault")
+    seconds = (until_us - since_us) / 1_000_000
     hot = fault.where(lambda each: each.client == HOT)
     asked = Counter(each.gateway for each in hot.found if each.source == "store")
     neighbours = fault.where(lambda each: each.client >= NEIGHBOURS)
     refused = hot.where(lambda each: not each.allowed)
     row.saw(
-        asks=f"{len(hot) / (until_us - since_us) * 1_000_000:.0f} a second",
+        asks=f"{len(hot) / seconds:.0f} times a second",
         refused_without_the_store=f"{100 * refused.sources['deny_cache'] / len(refused):.2f} %",
-        store_asked=f"at most {max(asked.values()) / (until_us - since_us) * 1_000_000:.2f} times a second by a gateway",
+        store_asked=f"at most {max(asked.values()) / seconds:.2f} times a second by a gateway",
     )
-    seconds = (until_us - since_us) / 1_000_000
     assert set(asked) == set(range(GATEWAYS))
     assert max(asked.values()) <= seconds / FRESH_S + 2
     assert len(refused) > 100 * sum(asked.values()), "it was tried"

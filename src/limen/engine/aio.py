@@ -76,7 +76,7 @@ class AsyncLimiter(Deciding):
         super().__init__(ruleset, source, clock, gateways, observer)
         self._local_slots = LocalSlots(self._now_us, source, self.fleet, observer)
         self._departures = Departures()
-        self._tending = Tending(self._store, self._debts, self.fleet)
+        self._tending = Tending(self._store, self._debts, self._shares, self.fleet)
         self._freshness = Freshness(self._now_us)
         self._borrowing = AsyncBorrowing(
             self._leases, lambda question: cast(AsyncSharedStore, self._store).borrow(question)

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from limen.engine.debts import Debt, Debts
 from limen.engine.fleet import Fleet
+from limen.engine.local_shares import LocalShares
 from limen.engine.tending import BEAT_S
 from limen.errors import StoreError
 from limen.stores.base import Op, SharedStore, Store
@@ -19,6 +20,7 @@ __all__ = ["BlockingTending"]
 
 BEAT_US = round(BEAT_S * 1_000_000)
 PAID_WITH_A_BEAT = 8
+TIDIED_WITH_A_BEAT = 1000
 
 
 class BlockingTending:
@@ -27,13 +29,17 @@ class BlockingTending:
     Args:
         store: the counter store.
         debts: what is owed to it.
+        shares: what is left of them after an outage is dropped bit by bit.
         fleet: is told how many gateways there are.
         now_us: the local clock.
     """
 
-    def __init__(self, store: Store, debts: Debts, fleet: Fleet, now_us: Callable[[], int]) -> None:
+    def __init__(
+        self, store: Store, debts: Debts, shares: LocalShares, fleet: Fleet, now_us: Callable[[], int]
+    ) -> None:
         self._store = cast("SharedStore", store)
         self._debts = debts
+        self._shares = shares
         self._fleet = fleet
         self._now_us = now_us
         self._name = uuid4().hex
@@ -55,6 +61,7 @@ class BlockingTending:
         if now_us >= self.beats_us:
             self.beats_us = now_us + BEAT_US
             _quietly(self._beat)
+            self._shares.tidy(TIDIED_WITH_A_BEAT)
 
     def stop(self) -> None:
         """Say goodbye."""

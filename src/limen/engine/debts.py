@@ -18,6 +18,7 @@ Plain functions, no await. Threads may share them.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import islice
 from os import urandom
@@ -133,7 +134,7 @@ class Debts:
         now_us: Callable[[], int],
         most: int = 100_000,
     ) -> None:
-        self.entries: dict[Key, Debt] = {}
+        self.entries: OrderedDict[Key, Debt] = OrderedDict()  # of which the oldest is found at once
         self.paid = 0
         """How many charges the store has made."""
         self.lost = 0
@@ -201,8 +202,8 @@ class Debts:
         """Nobody knows whether the store has done it: it is owed still, under the same name, and others come first."""
         with self._lock:
             debt.busy = False
-            if self.entries.pop(_key(debt.op), None) is not None:
-                self.entries[_key(debt.op)] = debt
+            if _key(debt.op) in self.entries:
+                self.entries.move_to_end(_key(debt.op))
 
     def use_rules(self, ruleset: RuleSet) -> None:
         """Other rules are in force: what is owed is owed under those."""
@@ -224,13 +225,13 @@ class Debts:
     def begin_after_fork(self) -> None:
         """In a child process: what is owed is the parent's to pay."""
         self._lock = Lock()
-        self.entries = {}
+        self.entries = OrderedDict()
 
     def _debt(self, op: Op) -> Debt:
         debt = self.entries.get(_key(op))
         if debt is None:
             if len(self.entries) >= self._most:
-                del self.entries[next(iter(self.entries))]
+                self.entries.popitem(last=False)
                 self.lost += 1
             debt = self.entries[_key(op)] = Debt(op._replace(enforce=True, spend=True))
         return debt

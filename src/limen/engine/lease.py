@@ -82,7 +82,7 @@ class Lease:
         elapsed_us = max(now_us - self.since_us, SHORTEST_US)
         return self.terms.wish(self.limit.capacity, gateways, self.used * US_PER_SEC / elapsed_us)
 
-    def put_down(self, now_us: int, wish: int) -> tuple[int, int]:
+    def put_down(self, now_us: int) -> tuple[int, int]:
         """Before the store is asked: how much is left and kept, and how much is given back."""
         self.asked_us = now_us
         if now_us >= self.until_us:

@@ -71,7 +71,7 @@ class LeaseBook:
             self._number += 1
             now_us = self._now_us()
             wish = 0 if lease.gone else lease.wish(self._fleet.size, now_us)
-            left, back = lease.put_down(now_us, wish)
+            left, back = lease.put_down(now_us)
             if lease.gone and not back:
                 return None
             most = lease.terms.most(lease.limit.capacity)
@@ -86,9 +86,8 @@ class LeaseBook:
             self.due_us = min(self.due_us, lease.due_us)
             self.borrowed += lent.tokens
             self.returned += claim.back
-        if lent.tokens:
-            before = limit.raised(lent.seen, lent.tokens)
-            self._recent.admitted(op._replace(limit=limit, cost=lent.tokens), before, lease.asked_us)
+        before = limit.raised(lent.seen, lent.tokens)
+        self._recent.admitted(op._replace(limit=limit, cost=lent.tokens), before, lease.asked_us)
         if claim.back:
             self._denied.drop((op.identity, op.rule))  # there is more in it than was known
         return again

@@ -40,6 +40,10 @@ WINDOW_US = 500_000
 COUNTED = 1024
 MOST_HELD = 4096
 LOOK_AGAIN_US = 20_000
+BY_THE_STORE = ("store", "deny_cache")
+"""Sources of refusals that say how much is in a bucket."""
+CHARGED = ("store", "lease")
+"""Sources of what the store was charged with."""
 
 
 class Leases(LeaseBook):
@@ -103,9 +107,9 @@ class Leases(LeaseBook):
                 return ()
         with self._lock:
             asked = self._cooled(now_us) if now_us >= self.due_us else []
-            if not decision.allowed:
+            if not decision.allowed and decision.source in BY_THE_STORE:
                 asked += self._lost(ops)
-            elif decision.source in ("store", "lease") and self._lendable(plan):
+            elif decision.allowed and decision.source in CHARGED and self._lendable(plan):
                 for op in ops:
                     lease = self._lease_for(op, now_us)
                     if lease is not None and lease.wants(now_us):
@@ -174,7 +178,7 @@ class Leases(LeaseBook):
 
     def _lost(self, ops: Iterable[Op]) -> list[Lease]:
         """Somebody was refused: it is over its limit, and borrows nothing."""
-        keys = [(op.identity, op.rule) for op in ops]
+        keys = [(op.identity, op.rule) for op in ops if op.rule in self.terms]
         for key in keys:
             self._hitters.drop(key)
         return self._give_back([key for key in keys if key in self.held])

@@ -87,7 +87,7 @@ class Limiter(Deciding):
         source: Source = "memory" if isinstance(self.store, MemoryStore) else "store"
         super().__init__(as_ruleset(rules), source, clock, gateways, observer)
         self._local_slots = LocalSlots(self._now_us, source, self.fleet, observer)
-        self._tending = BlockingTending(self.store, self._debts, self.fleet, self._now_us)
+        self._tending = BlockingTending(self.store, self._debts, self._shares, self.fleet, self._now_us)
         self._can_settle = source == "store" and hasattr(self.store, "charge")
         if source == "store" and hasattr(self.store, "borrow"):
             self._leases.begin(self._ruleset)

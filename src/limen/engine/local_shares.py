@@ -91,9 +91,9 @@ class LocalShares:
         """Forget one bucket, or all buckets of an identity."""
         self._store.reset(identity, rule)
 
-    def sweep(self) -> None:
-        """Drop what says nothing: the shares of an outage that has been over for a while."""
-        self._store.sweep()
+    def tidy(self, count: int) -> None:
+        """Look at some, and drop what says nothing: shares of an outage that has been over for a while."""
+        self._store.tidy(count)
 
     def _outage(self, shard: str, now_us: int, failed: bool) -> Outage:
         """The one that goes on now."""

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from limen.engine.debts import Debt, Debts
 from limen.engine.fleet import Fleet
+from limen.engine.local_shares import LocalShares
 from limen.errors import StoreError
 from limen.stores.base import AsyncSharedStore, AsyncStore
 
@@ -20,6 +21,7 @@ BEAT_S = 2.0
 PAY_S = 0.1
 PAID_AT_ONCE = 32
 """At most so many debts, so often: a fleet that returns pays together, and the store has other work."""
+TIDIED_AT_ONCE = 1000
 
 
 class Tending:
@@ -28,12 +30,14 @@ class Tending:
     Args:
         store: the counter store.
         debts: what is owed to it.
+        shares: what is left of them after an outage is dropped bit by bit.
         fleet: is told how many gateways there are.
     """
 
-    def __init__(self, store: AsyncStore, debts: Debts, fleet: Fleet) -> None:
+    def __init__(self, store: AsyncStore, debts: Debts, shares: LocalShares, fleet: Fleet) -> None:
         self._store = cast("AsyncSharedStore", store)
         self._debts = debts
+        self._shares = shares
         self._fleet = fleet
         self._name = uuid4().hex
         self._tasks: list[asyncio.Task[None]] = []
@@ -84,6 +88,8 @@ class Tending:
             await asyncio.sleep(PAY_S * random.uniform(0.5, 1.5))
             if self._debts.entries and self._store.state == "up":
                 await self._pay(self._debts.oldest(PAID_AT_ONCE))
+            if len(self._shares):
+                self._shares.tidy(TIDIED_AT_ONCE)
 
     async def _pay(self, debts: Sequence[Debt]) -> None:
         await asyncio.gather(*(_quietly(self.settle(debt)) for debt in debts))

@@ -71,16 +71,20 @@ class Cells(OrderedDict[Key, Cell]):
         for key in [key for key, cell in self.items() if _says_nothing(cell, now_us)]:
             del self[key]
 
-    def make_room(self, now_us: int) -> None:
-        """Look at a few of the oldest, and make sure that one more fits."""
-        if len(self) < min(TIDY_FROM, self._most):
-            return
-        for _ in range(min(LOOKED_AT_PER_NEW_BUCKET, len(self))):
+    def tidy(self, now_us: int, count: int) -> None:
+        """Look at some of the oldest, and drop those that say nothing."""
+        for _ in range(min(count, len(self))):
             key, cell = next(iter(self.items()))
             if _says_nothing(cell, now_us):
                 del self[key]
             else:
                 self.move_to_end(key)
+
+    def make_room(self, now_us: int) -> None:
+        """Look at a few of the oldest, and make sure that one more fits."""
+        if len(self) < min(TIDY_FROM, self._most):
+            return
+        self.tidy(now_us, LOOKED_AT_PER_NEW_BUCKET)
         if len(self) >= self._most:
             self._evict(now_us)
 

@@ -12,11 +12,13 @@ from threading import Lock, Thread
 from time import monotonic
 
 from limen.errors import StoreError
+from limen.stores.valkey.waiting import Pace
 
 __all__ = ["Attempts"]
 
-BACKOFF_S = (0.02, 0.1, 1.0)
+BACKOFF_S = (0.02, 0.1, 0.5)
 """The shortest pause after a failure, the longest after the first, and the longest after any."""
+ATTEMPTS_IN_A_SECOND = 5
 
 
 class Attempts:
@@ -47,6 +49,7 @@ class Attempts:
         self._pause_s = pause_s
         self._under_way = Lock()
         self._not_before = 0.0
+        self._pace = Pace(ATTEMPTS_IN_A_SECOND)
 
     def run(self) -> None:
         """Have it seen to, unless that is under way or too early."""
@@ -73,4 +76,5 @@ class Attempts:
         self._failed(error, self.failures)
         self.failures += 1
         shortest_s, first_s, longest_s = BACKOFF_S
-        self._not_before = monotonic() + random.uniform(shortest_s, min(first_s * 2**self.failures, longest_s))
+        next_at = monotonic() + random.uniform(shortest_s, min(first_s * 2**self.failures, longest_s))
+        self._not_before = next_at + self._pace.wait_s(next_at)
