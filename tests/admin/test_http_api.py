@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from limen import AsyncLimiter, Rule
 from limen.admin.http_api import admin_app
+from limen.admin.records import Gateway
 from limen.admin.repository import Repository
 from limen.admin.service import AdminService
 from limen.testing import ManualClock
@@ -494,6 +495,67 @@ async def test_a_database_that_is_away_is_503(
     assert answer.headers["retry-after"] == "5"
 
 
+async def test_the_gateways_are_listed_with_what_they_have(admin: Admin) -> None:
+    assert (await admin("GET", "/gateways")).json() == {
+        "revision": 0, "alive": 0, "most": 0, "drill": None, "gateways": []
+    }  # fmt: skip
+    await admin("PUT", "/rules/a", MINUTE)
+    for name, revision in (("first", 1), ("second", 0)):
+        told = Gateway(name, "host", 1, "gateway", 5, revision, "ready", "up", 0.0)
+        await admin.repository.presence.beat(told)
+    listed = (await admin("GET", "/gateways")).json()
+    assert (listed["alive"], listed["most"]) == (2, 2)
+    assert [(each["id"], each["behind"], each["alive"]) for each in listed["gateways"]] == [
+        ("first", False, True),
+        ("second", True, True),
+    ]
+    assert listed["gateways"][0]["store"] == "up"
+
+
+async def test_a_drill_is_started_shown_and_ended(admin: Admin) -> None:
+    order = {"what": "store-down", "percent": 10, "seconds": "15m", "reason": "game day"}
+    assert (await admin("GET", "/drill")).json() == {"drill": None}
+    assert_problem(await admin("DELETE", "/drill"), 404)
+    started = await admin("POST", "/drill", order)
+    assert started.status_code == 200
+    assert started.json()["ends"] - started.json()["started"] == 900
+    shown = (await admin("GET", "/drill")).json()["drill"]
+    assert 890 < shown.pop("seconds_left") <= 900
+    assert shown == started.json()
+    assert (await admin("GET", "/gateways")).json()["drill"]["percent"] == 10
+    assert (await admin("DELETE", "/drill")).status_code == 204
+    assert (await admin("GET", "/drill")).json() == {"drill": None}
+    assert admin.changes == 3, "whoever decides here is told at once, of a DELETE that found nothing too"
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"what": "earthquake"}, "what"),
+        ({"what": None}, "what"),
+        ({"percent": 0}, "percent"),
+        ({"percent": 100.1}, "percent"),
+        ({"percent": -1}, "percent"),
+        ({"percent": True}, "percent"),
+        ({"percent": "10"}, "percent"),
+        ({"seconds": 0}, "seconds"),
+        ({"seconds": 3601}, "seconds"),
+        ({"seconds": "2h"}, "seconds"),
+        ({"seconds": "soon"}, "seconds"),
+        ({"seconds": None}, "seconds"),
+        ({"reason": 5}, "reason"),
+        ({"reason": "x" * 257}, "reason"),
+        ({"reason": "two\nlines"}, "reason"),
+        ({"for": "1h"}, "for"),
+    ],
+)
+async def test_a_drill_that_makes_no_sense_is_422_and_nothing_begins(admin: Admin, change: Any, field: str) -> None:
+    order = {"what": "store-down", "percent": 10, "seconds": 60, **change}
+    body = assert_problem(await admin("POST", "/drill", order), 422)
+    assert [problem["field"] for problem in body["problems"]] == [field]
+    assert (await admin("GET", "/drill")).json() == {"drill": None}
+
+
 async def test_addresses_and_methods_that_are_not_there_are_problems_too(admin: Admin) -> None:
     assert_problem(await admin("GET", "/nothing"), 404)
     assert_problem(await admin("GET", "/rules/"), 404)
@@ -505,6 +567,7 @@ async def test_addresses_and_methods_that_are_not_there_are_problems_too(admin: 
 ROUTES = [
     ("GET", "/rules"), ("GET", "/rules/a"), ("PUT", "/rules/a"), ("DELETE", "/rules/a"), ("GET", "/clients/a"),
     ("PUT", "/clients/a"), ("DELETE", "/clients/a"), ("POST", "/clients/a/reset"), ("POST", "/grants"),
+    ("GET", "/gateways"), ("GET", "/drill"), ("POST", "/drill"), ("DELETE", "/drill"),
 ]  # fmt: skip
 
 
@@ -531,6 +594,7 @@ async def test_the_openapi_document_names_every_route_with_its_body_and_its_prob
         ("GET", "/admin/rules"), ("GET", "/admin/rules/{rule_id}"), ("PUT", "/admin/rules/{rule_id}"),
         ("DELETE", "/admin/rules/{rule_id}"), ("GET", "/admin/clients/{client}"), ("PUT", "/admin/clients/{client}"),
         ("DELETE", "/admin/clients/{client}"), ("POST", "/admin/clients/{client}/reset"), ("POST", "/admin/grants"),
+        ("GET", "/admin/gateways"), ("GET", "/admin/drill"), ("POST", "/admin/drill"), ("DELETE", "/admin/drill"),
     }  # fmt: skip
     put = document["paths"]["/admin/rules/{rule_id}"]["put"]
     assert "refill_per_sec" in str(put["requestBody"])

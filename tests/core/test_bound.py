@@ -15,7 +15,7 @@ from limen.core.calendar_window import CalendarWindow
 from limen.core.concurrency import SlotLimit
 from limen.core.fixed_window import FixedWindow
 from limen.core.limit import Limit
-from limen.core.share import START, owed
+from limen.core.share import START, owed, used_after
 from limen.core.sliding_log import SlidingLog
 from limen.core.sliding_window import SlidingWindow
 
@@ -62,6 +62,27 @@ class Counter:
         self.state = self.limit.spend(self.state, at * SECOND, min(tokens, self.limit.remaining(self.level(at))))
 
 
+class Gateway:
+    """What one of N knows by itself."""
+
+    def __init__(self, limit: Limit, parts: int, cost: int, start: Fraction) -> None:
+        self.share = Counter(limit.share(parts, start, min(limit.capacity, max(cost, 1))))
+        self.spent = 0
+        self.used = limit.capacity / parts
+        """Tokens of its part, at `at`; all of it, until the store has said something else."""
+        self.at = 0
+
+    def spend(self, at: int, tokens: int) -> None:
+        assert isinstance(self.share.limit, Limit)
+        self.used = used_after(self.used, (at - self.at) * SECOND, self.share.limit, tokens)
+        self.at = at
+        self.spent += tokens
+
+    def owes(self, at: int) -> int:
+        self.spend(at, 0)
+        return owed(self.spent, self.used)
+
+
 class Story:
     """One client and N gateways: exact, then cut off from the store, then exact again.
 
@@ -74,7 +95,7 @@ class Story:
     def __init__(
         self,
         limit: Limit,
-        gateways: int,
+        parts: int,
         cost: int,
         *,
         settles: bool = True,
@@ -82,45 +103,48 @@ class Story:
         forgets: bool = False,
     ) -> None:
         self.limit = limit
-        self.gateways = gateways
+        self.parts = parts
         self.cost = cost
         self.settles = settles
         self.forgets = forgets
         self.store = Counter(limit)
-        room = min(limit.capacity, max(cost, 1))
-        self.shares = [Counter(limit.share(gateways, start, room)) for _ in range(gateways)]
-        self.spent = [0] * gateways
+        self.gateways = [Gateway(limit, parts, cost, start) for _ in range(parts)]
 
     def run(self, away: int, back: int, asked: list[tuple[int, int]]) -> list[Admission]:
         """What is admitted; each asks for all it can get, at (seconds, gateway)."""
         found = []
-        for at, gateway in sorted([*asked, (away, -1), (back, -2)]):
-            if gateway == -1:
+        for at, number in sorted([*asked, (away, -1), (back, -2)]):
+            if number == -1:
                 self._lose(at)
-            elif gateway == -2:
+            elif number == -2:
                 self._return(at)
-            elif away <= at < back:
-                taken = self.shares[gateway].take_all(at, self.cost)
-                self.spent[gateway] += taken
-                found.append((at, taken))
             else:
-                found.append((at, self.store.take_all(at, self.cost)))
+                ask = self._by_share if away <= at < back else self._by_store
+                found.append((at, ask(self.gateways[number], at)))
         return found
 
+    def _by_share(self, gateway: Gateway, at: int) -> int:
+        taken = gateway.share.take_all(at, self.cost)
+        gateway.spend(at, taken)
+        return taken
+
+    def _by_store(self, gateway: Gateway, at: int) -> int:
+        taken = self.store.take_all(at, self.cost)
+        if taken:
+            gateway.used = (self.limit.capacity - self.limit.remaining(self.store.level(at))) / self.parts
+        return taken
+
     def _lose(self, at: int) -> None:
-        for share in self.shares:
-            share.begin(at)
+        for gateway in self.gateways:
+            gateway.share.begin(at)
+            gateway.at = at
         if self.forgets:
             capacity = self.limit.capacity
             self.store.state = self.limit.spend(None, at * SECOND, capacity - capacity // 10)
 
     def _return(self, at: int) -> None:
-        if not self.settles:
-            return
-        for share, spent in zip(self.shares, self.spent, strict=True):
-            assert isinstance(share.limit, Limit)
-            debt = owed(spent, self.limit.capacity, self.gateways, share.limit, share.level(at))
-            self.store.charge(at, debt)
+        for gateway in self.gateways if self.settles else ():
+            self.store.charge(at, gateway.owes(at))
 
 
 asked = st.lists(st.tuples(st.integers(0, 120), st.integers(0, 4)), min_size=1, max_size=40)

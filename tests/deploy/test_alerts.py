@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import yaml
@@ -85,9 +85,9 @@ def test_the_scenes_tell_an_alert_that_never_fires_from_one_that_does(promtool: 
 class Told(AsyncLimiter):
     """A limiter to which everything has happened."""
 
-    store_shards = {"s:1": "down"}
-    store_delays = {"s:1": Delays()}
-    memory_lost = {"s:1": 1}
+    store_shards: ClassVar = {"s:1": "down"}
+    store_delays: ClassVar = {"s:1": Delays()}
+    memory_lost: ClassVar = {"s:1": 1}
 
 
 def exported() -> dict[str, set[str]]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import aiohttp
 import pytest
 
-from tests.e2e.conftest import LIMEN
+from tests.processes import LIMEN
 
 RULE = {"match": {"path": "/api/**"}, "key_by": ["client"], "capacity": 3, "refill_per_sec": 0.0001}
 SEARCH = {"client": "acme", "rule": "api"}

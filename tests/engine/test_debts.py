@@ -265,7 +265,7 @@ def test_recent_decisions_are_few_and_of_the_last_seconds() -> None:
     limit, recent = Limit(10, Fraction(1)), Recent(most=100)
     for second in range(60):
         for number in range(20):
-            recent.admitted(Op(f"client={second}-{number}", "r", limit, 1), 10, second * 1_000_000)
+            recent.note(Op(f"client={second}-{number}", "r", limit, 1), 10, second * 1_000_000)
     found = recent.concerning(lambda identity, colocate: True)
     assert 0 < len(found) <= 200
     assert min(at_us for _, _, at_us in found) >= 40_000_000

@@ -178,7 +178,7 @@ def test_F09_scripts_forgotten(row: Row, length: Any, cluster: Cluster, tmp_path
         scripts_sent=f"at most {max(loads)} to each server",
         without_the_store=f"{len(fault.degraded)} of {len(fault)} decisions",
     )
-    row.swift(meanwhile=fault)
+    row.swift(2, meanwhile=fault)
     assert 0 < max(loads) <= flushes
     assert not any(seen.metric("limen_store_errors_total", kind=kind) for kind in ("no_script", "refused"))
     row.undisturbed(before, fault)

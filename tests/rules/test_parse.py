@@ -13,6 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from limen.core.lease import LeaseTerms
 from limen.core.limit import Limit
 from limen.errors import RuleError
 from limen.rules.model import Rule
@@ -56,6 +57,22 @@ def one(fields: str) -> Rule:
     return rule
 
 
+@pytest.mark.parametrize(
+    ("written", "lease"),
+    [
+        ("off", None),
+        ("auto", LeaseTerms()),
+        ("{size: 10}", LeaseTerms(10)),
+        ("{size: 2, ttl: 0.5s}", LeaseTerms(2, 500_000)),
+        ("{size: 10, ttl: 2}", LeaseTerms(10, 2_000_000)),
+    ],
+)
+def test_leases_of_a_rule(written: str, lease: LeaseTerms | None) -> None:
+    rule = one(f"lease: {written}")
+    assert rule.lease == lease
+    assert rule_from_mapping(rule.to_document()).lease == lease
+
+
 def refused(text: str | bytes) -> list[str]:
     with pytest.raises(RuleError) as caught:
         rules_from_text(text, "rules.yaml")
@@ -68,6 +85,7 @@ def test_every_field_of_a_rule() -> None:
     assert search.limit == Limit(100, Fraction(20))
     assert (search.mode, search.on_failure, search.rollout, search.tags) == ("shadow", "closed", 10, ("auth",))
     assert search.key_by == ("client", "path.org")
+    assert (search.lease, plain.lease) == (LeaseTerms(), None)
     assert plain.limit == Limit(100, Fraction(16667, 10_000))
     assert plain.policy is not None
     assert plain.policy.window_s == 60

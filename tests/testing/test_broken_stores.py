@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from limen.stores.memory import MemoryStore
 from limen.testing import STORE_PROMISES, store_conformance
 from tests.testing.broken_counting import Floats, OneAfterTheOther
 from tests.testing.broken_crowds import IsDown, RaisesItsOwn
 from tests.testing.broken_keeping import AnybodyLetsGo
+from tests.testing.broken_lending import LendsAll
 from tests.testing.mistakes import BREAKS, make
 
 
@@ -32,6 +36,27 @@ def test_all_that_is_broken_is_told_with_what_was_seen() -> None:
     assert verdict(OneAfterTheOther, promise) == (
         f"1 of 1 promises broken:\n- {promise}\n    left after it, token_bucket: [5, 4, 5] instead of [5, 6, 7]"
     )
+
+
+def test_what_was_lent_too_much_is_told() -> None:
+    assert "lent where 5 are there: 5 instead of 2" in verdict(LendsAll, "at most half of what is there is lent")
+
+
+class WithoutLeases:
+    """A store of somebody who does not want them."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "borrow":
+            raise AttributeError(name)
+        return getattr(self._store, name)
+
+
+@pytest.mark.parametrize("promise", [each for each in STORE_PROMISES if "lent" in each or "lease" in each])
+def test_a_store_that_does_not_lend_breaks_no_promise_about_it(promise: str) -> None:
+    assert store_conformance(lambda clock: WithoutLeases(MemoryStore(clock.now_us)), [promise]) == []
 
 
 def test_what_is_no_answer_is_told() -> None:

@@ -273,6 +273,8 @@ class Debts:
 class Recent:
     """Buckets that the store admitted something from in the last ten to twenty seconds, and what was in them then.
 
+    Writing it down is on the path of every request: who is in a hurry does what `note` does without calling it.
+
     Args:
         most: how many are remembered, twice at most; of more, the last ones.
     """
@@ -280,20 +282,30 @@ class Recent:
     PERIOD_US = 10_000_000
 
     def __init__(self, most: int = 50_000) -> None:
-        self._most = most
-        self._now: dict[Key, tuple[Op, Seen, int]] = {}
+        self.admitted: dict[Key, tuple[Op, Seen, int]] = {}
+        """What was asked, what was seen before that, and when it was asked."""
+        self.turns_us = 0
+        """When to call `turn`."""
         self._before: dict[Key, tuple[Op, Seen, int]] = {}
-        self._turns_us = 0
+        self._most = most
+        self._full_us = 0
 
-    def admitted(self, op: Op, seen: Seen, asked_us: int) -> None:
+    def note(self, op: Op, seen: Seen, asked_us: int) -> None:
         """The store has taken the cost of `op` from what it saw."""
-        if asked_us >= self._turns_us or len(self._now) >= self._most:
-            self._turn(asked_us)
-        self._now[op.identity, op.rule] = (op, seen, asked_us)
+        if asked_us >= self.turns_us:
+            self.turn(asked_us)
+        self.admitted[op.identity, op.rule] = op, seen, asked_us
+
+    def turn(self, now_us: int) -> None:
+        """Forget what was before, when it is old or when there is too much; and look again soon."""
+        if now_us >= self._full_us or len(self.admitted) >= self._most:
+            self._before, self.admitted = self.admitted, {}
+            self._full_us = now_us + self.PERIOD_US
+        self.turns_us = now_us + self.PERIOD_US // 100
 
     def concerning(self, concerned: Callable[[str, str], bool]) -> list[tuple[Op, Seen, int]]:
         """Of those whose identity and label are concerned: the operation, what was left after it, and when."""
-        known = {**self._before, **self._now}
+        known = {**self._before, **self.admitted}
         return [
             (op, op.limit.after(seen, op.cost), at_us)
             for op, seen, at_us in known.values()
@@ -302,7 +314,7 @@ class Recent:
 
     def remaining(self, op: Op) -> int:
         """Whole tokens that were left in a bucket when something was admitted from it last; 0 when nobody knows."""
-        known = self._now.get(_key(op)) or self._before.get(_key(op))
+        known = self.admitted.get(_key(op)) or self._before.get(_key(op))
         if known is None or known[0].limit != op.limit:
             return 0
         before, seen, _ = known
@@ -310,13 +322,9 @@ class Recent:
 
     def forget(self, identity: str, rule: str | None) -> None:
         """Forget one bucket, or all buckets of an identity."""
-        for known in (self._now, self._before):
+        for known in (self.admitted, self._before):
             for key in [key for key in list(known) if key[0] == identity and rule in (None, key[1])]:
                 known.pop(key, None)
-
-    def _turn(self, now_us: int) -> None:
-        self._before, self._now = self._now, {}
-        self._turns_us = now_us + self.PERIOD_US
 
 
 def _key(op: Op) -> Key:

@@ -74,6 +74,7 @@ class Deciding:
         self._denied = DenyCache()
         self._shares = LocalShares(self._now_us, self.fleet)
         self._recent = Recent()
+        """Stays empty where the store is in this process."""
         self._debts = Debts(self._recent, self._shares.failed_us, self.fleet, self._now_us)
         self._drill = Drill(self._now_us)
         self._leases = Leases(self._now_us, self.fleet, self._recent, self._denied)
@@ -229,6 +230,11 @@ class Deciding:
         limit = op.limit
         if len(ops) == 1 and op.enforce and type(limit) is Limit:
             decision = conclude_one(plan.rules[0], limit, op.cost, seen[0], self._source)
+            if decision[0] and asked_us < self._recent.turns_us and not self._denied.entries:
+                # What most requests come to; `_admitted` says the same in more words.
+                self._shares.answered_us = asked_us
+                self._recent.admitted[op[0], op[1]] = op, seen[0], asked_us
+                return decision
         else:
             decision = conclude(plan, seen, self._source, atomic=atomic)
         if self._source == "store":
@@ -241,10 +247,19 @@ class Deciding:
 
     def _admitted(self, ops: Sequence[Op], found: Sequence[Seen], asked_us: int) -> None:
         """Remember for a while what the store said, for it may forget it."""
+        recent = self._recent
+        if asked_us >= recent.turns_us:
+            recent.turn(asked_us)
         for op, seen in zip(ops, found, strict=True):
             if op.enforce or op.limit.allows(seen, op.cost):
-                self._recent.admitted(op, seen, asked_us)
-            if self._denied.entries and op.enforce:
+                recent.admitted[op.identity, op.rule] = op, seen, asked_us
+        if self._denied.entries:
+            self._admitted_again(ops, found, asked_us)
+
+    def _admitted_again(self, ops: Sequence[Op], found: Sequence[Seen], asked_us: int) -> None:
+        """Some may have been refused before."""
+        for op, seen in zip(ops, found, strict=True):
+            if op.enforce:
                 self._denied.spent(op, op.limit.after(seen, op.cost), asked_us)
 
     def _refused(self, ops: Sequence[Op], found: Sequence[Seen], asked_us: int) -> None:

@@ -87,7 +87,7 @@ class LeaseBook:
             self.borrowed += lent.tokens
             self.returned += claim.back
         before = limit.raised(lent.seen, lent.tokens)
-        self._recent.admitted(op._replace(limit=limit, cost=lent.tokens), before, lease.asked_us)
+        self._recent.note(op._replace(limit=limit, cost=lent.tokens), before, lease.asked_us)
         if claim.back:
             self._denied.drop((op.identity, op.rule))  # there is more in it than was known
         return again

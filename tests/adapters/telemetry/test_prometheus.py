@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import sys
+import time
 from typing import Any
 
 import pytest
@@ -11,7 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from limen.adapters.telemetry.prometheus import PrometheusObserver
 from limen.core.decision import Decision
+from limen.core.delays import Delays
 from limen.core.events import Observer
+from limen.engine.aio import AsyncLimiter
 from limen.engine.limiter import Limiter
 from limen.errors import MissingExtra
 from limen.rules.model import Rule
@@ -107,3 +111,111 @@ def test_two_observers_do_not_share_a_registry() -> None:
     first.on_decision(ALLOWED, 1)
     assert ("limen_decisions_total", ("allowed", "search", "store")) not in samples(second)
     assert "version" in first.content_type
+
+
+class House:
+    """A limiter on a store that is not there, and what a scrape of its process reads."""
+
+    def __init__(self, *rules: Rule, gateways: int = 4) -> None:
+        self.observer = PrometheusObserver()
+        self.limiter = AsyncLimiter("valkey://127.0.0.1:1", rules, gateways=gateways, observer=self.observer)
+        self.observer.watch(self.limiter)
+
+    def __getitem__(self, name: str) -> dict[tuple[str, ...], float]:
+        return {labels: value for (found, labels), value in samples(self.observer).items() if found == name}
+
+
+async def test_what_the_limiter_tells_of_itself_is_read_at_each_scrape() -> None:
+    house = House(Rule("open", limit="100/minute"), Rule("closed", limit="100/minute", on_failure="closed"))
+    async with house.limiter:
+        await house.limiter.check("acme", "open")
+        await house.limiter.check("acme", "closed")
+        assert house["limen_degraded"] == {("open",): 1, ("closed",): 1}
+        assert house["limen_breaker_state"] == {("127.0.0.1:1",): 1}
+        assert house["limen_gateways"] == {(): 4}
+        assert house["limen_store_memory_lost_total"] == {("127.0.0.1:1",): 0}
+        assert sum(house["limen_store_errors_total"].values()) == 2
+        assert house["limen_drill_percent"] == {(): 0}
+        house.limiter.drill(25, 60)
+        assert house["limen_drill_percent"] == {(): 25}
+
+
+async def test_each_rule_has_its_bound_and_it_follows_n() -> None:
+    house = House(Rule("tiny", limit="2/minute"), Rule("trial", limit="2/minute", mode="shadow"), gateways=2)
+    assert house["limen_rule_overshoot_bound_ratio"] == {("tiny",): pytest.approx(0.1)}
+    house.limiter.fleet.heard(6, 6)
+    assert house["limen_rule_overshoot_bound_ratio"] == {("tiny",): 2}
+    assert house["limen_rule_overshoot_part_ratio"] == {
+        ("local_share", "tiny"): 2, ("empty_restart", "tiny"): pytest.approx(0.1),
+    }  # fmt: skip
+
+
+async def test_rules_that_are_gone_take_their_series_along() -> None:
+    house = House(Rule("old", limit="900/minute"), Rule("kept", limit="900/minute"))
+    async with house.limiter:
+        for rule in ("old", "kept"):
+            await house.limiter.check("acme", rule)
+        assert b'"old"' in house.observer.render()
+        house.limiter.use_rules([Rule("kept", limit="900/minute")])
+        shown = house.observer.render()
+        assert b'"old"' not in shown
+        assert b'rule="kept"' in shown
+        await house.limiter.check("acme", "kept")
+        assert house["limen_decisions_total"]["allowed", "kept", "local_share"] == 2
+
+
+async def test_servers_that_are_gone_take_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    house = House()
+    monkeypatch.setattr(AsyncLimiter, "store_shards", {"a:1": "up", "b:1": "down"})
+    for shard in ("a:1", "b:1", "gone:1", ""):
+        house.observer.on_store_error("timeout", shard)
+    assert house["limen_store_errors_total"] == {("timeout", shard): 1 for shard in ("a:1", "b:1", "-")}
+    assert house["limen_breaker_state"] == {("a:1",): 0, ("b:1",): 1}
+
+
+async def test_one_shard_that_is_away_keeps_a_rule_degraded_while_others_decide(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    house = House(Rule("search", limit="9/minute"))
+    monkeypatch.setattr(AsyncLimiter, "store_shards", {"a:1": "up", "b:1": "down"})
+    house.observer.on_decision(ALLOWED._replace(degraded=True), 1)
+    house.observer.on_decision(ALLOWED, 1)
+    assert house["limen_degraded"] == {("search",): 1}
+    monkeypatch.setattr(AsyncLimiter, "store_shards", {"a:1": "up", "b:1": "up"})
+    assert house["limen_degraded"] == {("search",): 0}
+
+
+async def test_how_long_servers_take_is_a_histogram_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    house, delays = House(), Delays()
+    for delay_s in (0.0001, 0.0004, 0.004, 7.0, -1.0):
+        delays.add(delay_s)
+    monkeypatch.setattr(AsyncLimiter, "store_delays", {"a:1": delays})
+    name = "limen_store_request_duration_seconds"
+    buckets = {edge: value for (edge, _), value in house[f"{name}_bucket"].items()}
+    assert [buckets[edge] for edge in ("0.0001", "0.0005", "0.005", "1", "+Inf")] == [2, 3, 4, 4, 5]
+    assert house[f"{name}_count"] == {("a:1",): 5}
+    assert house[f"{name}_sum"]["a:1",] == pytest.approx(7.0045)
+
+
+async def test_a_process_that_stalls_measures_by_how_much_and_the_log_tells_of_rules(
+    until: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    house = House(Rule("search", limit="9/minute"))
+    watching = asyncio.create_task(house.observer.keep_watch())
+    house.observer.on_decision(ALLOWED._replace(degraded=True), 1)
+    await until(lambda: house["limen_event_loop_lag_seconds_count"][()] > 0)
+    time.sleep(0.4)  # noqa: ASYNC251 - this is the fault
+    await until(lambda: house["limen_event_loop_lag_seconds_sum"][()] > 0.25)
+    await until(lambda: "decided without the store now: rule search" in caplog.text)
+    watching.cancel()
+    await asyncio.wait([watching])
+
+
+def test_a_limiter_of_threads_is_watched_too() -> None:
+    observer = PrometheusObserver()
+    with Limiter("memory://", [Rule("search", limit="2/minute")], observer=observer) as limiter:
+        observer.watch(limiter)
+        limiter.check("acme", "search")
+        found = samples(observer)
+    assert found["limen_rule_overshoot_bound_ratio", ("search",)] == 1
+    assert not [labels for name, labels in found if name == "limen_breaker_state"]

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
-
-from prometheus_client.parser import text_string_to_metric_families
 
 from limen.core.limit import Limit
 from limen.rules.model import Rule
@@ -18,9 +16,11 @@ from limen.stores.valkey.names import Names
 from limen.stores.valkey.topology import slot_of
 from limen.testing import IntervalChecker
 from tests.faults.fleet.lateness import Lateness
+from tests.faults.fleet.part import Part
 from tests.faults.fleet.record import Record, records
+from tests.faults.fleet.scrapes import Scrapes
 
-__all__ = ["Change", "Findings", "Line", "Part", "Phase", "Told"]
+__all__ = ["Attempt", "Change", "Findings", "Line", "Part", "Phase", "Told"]
 
 BOUND = "limen_rule_overshoot_bound_ratio"
 UNTOLD = 0.1
@@ -64,55 +64,6 @@ class Attempt(NamedTuple):
     gateway: int
 
 
-class Part:
-    """Some of the decisions, in the order of their questions."""
-
-    def __init__(self, found: list[Record], late: dict[int, Lateness]) -> None:
-        self.found = found
-        self._late = late
-
-    def __len__(self) -> int:
-        return len(self.found)
-
-    def where(self, holds: Callable[[Record], object]) -> Part:
-        return Part([each for each in self.found if holds(each)], self._late)
-
-    @cached_property
-    def sources(self) -> Counter[str]:
-        return Counter(each.source for each in self.found)
-
-    @cached_property
-    def statuses(self) -> Counter[int]:
-        return Counter(each.status for each in self.found)
-
-    @cached_property
-    def reasons(self) -> Counter[str]:
-        return Counter(each.reason for each in self.found)
-
-    @property
-    def degraded(self) -> Part:
-        """What was decided without the store."""
-        return self.where(lambda each: each.source == "local_share" or each.reason == "store_unavailable")
-
-    def latency(self) -> dict[str, float]:
-        """Milliseconds: `max`, `p99`, `p50`; `own_max`, `own_p99`, `own_p50` without the time in which the event loop of
-        the gateway was busy or was not given the processor; and `loop_max`, how long that was at most."""
-        took = sorted(each.took_us for each in self.found)
-        own = sorted(self.own_us(each) for each in self.found)
-        loop = max(
-            (self._late[each.gateway].within(each.invoked_us, each.completed_us) for each in self.found), default=0
-        )
-        named = {
-            "max": at(took, 1), "p99": at(took, 0.99), "p50": at(took, 0.5), "own_max": at(own, 1),
-            "own_p99": at(own, 0.99), "own_p50": at(own, 0.5), "loop_max": loop,
-        }  # fmt: skip
-        return {name: round(us / 1000, 3) for name, us in named.items()}
-
-    def own_us(self, each: Record) -> int:
-        """How long a decision took, without what the event loop was late."""
-        return each.took_us - self._late[each.gateway].within(each.invoked_us, each.completed_us)
-
-
 class Findings:
     """Everything that the gateways told.
 
@@ -140,7 +91,7 @@ class Findings:
         self.phases = list(phases)
         self.errors = errors
         self._told = told
-        self._scrapes = {name: [_samples(text) for text in texts] for name, texts in scrapes.items()}
+        self._scrapes = Scrapes(scrapes)
         self._shards = list(shards)
         self._shard = lru_cache(maxsize=None)(self._shard_anew)
         self._prefix = prefix
@@ -215,20 +166,12 @@ class Findings:
         """The most tokens beyond the limit that the gateways declare for a rule."""
         limit = next(each.limit for each in self.rules if each.id == rule)
         assert isinstance(limit, Limit)
-        found = {
-            v
-            for one in self._scrapes["end"]
-            for (name, has), v in one.items()
-            if name == BOUND and ("rule", rule) in has
-        }
-        return Fraction(max(found, default=UNTOLD)).limit_denominator(1000) * limit.capacity
+        ratio = max(self._scrapes.values(BOUND, "end", rule=rule), default=UNTOLD)
+        return Fraction(ratio).limit_denominator(1000) * limit.capacity
 
     def metric(self, name: str, scrape: str = "end", **labels: str) -> float:
         """The sum over all gateways, and all series that have these labels."""
-        wanted = set(labels.items())
-        return sum(
-            value for one in self._scrapes[scrape] for (n, has), value in one.items() if n == name and wanted <= has
-        )
+        return sum(self._scrapes.values(name, scrape, **labels))
 
     def no_accidents(self) -> None:
         """Nothing was raised, nobody was left without an answer, no rule that fails open refused with a 5xx."""
@@ -266,16 +209,3 @@ class Findings:
     def _shard_anew(self, client: int) -> int:
         slot = slot_of(Names(None).key(f"client={self._prefix}{client}"))
         return max(0, bisect_right(self._shards, slot) - 1)
-
-
-def at(ordered: Sequence[int], part: float) -> int:
-    """The value below which that part of all lies; 0 of none."""
-    return ordered[min(len(ordered) - 1, int(part * len(ordered)))] if ordered else 0
-
-
-def _samples(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-    return {
-        (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }

@@ -40,7 +40,7 @@ RAMP_S = 0.05
 """The longest pause before a connection that was good and is gone is made anew: many lose theirs at the same moment."""
 IDLE_S = 0.5
 """About how long nothing is heard before a server is asked whether it is there."""
-SHORTEST_PATIENCE_S = 0.1
+SHORTEST_PATIENCE_S = 0.5
 LOOK_S = 0.001
 LOOK_AGAIN_S = 2.0
 LOG_PAUSE_S = 60.0

@@ -99,8 +99,8 @@ class Link(asyncio.Protocol):
         """Send a command; the future of its reply. A reply that is an error is a `hiredis.ReplyError` value.
 
         The future fails with `StoreError` (kind `timeout`) at the deadline and (kind `down`) when the connection is
-        lost. `patience_s` replaces the deadline; nothing may be asked behind such a question until it is answered,
-        because deadlines are watched in the order of the queue.
+        lost. `patience_s` replaces the deadline, and lets the question in whatever is in flight; nothing may be asked
+        behind such a question until it is answered, because deadlines are watched in the order of the queue.
 
         Raises:
             StoreError: the connection is gone (`down`) or too much is in flight (`overload`); nothing was sent.
@@ -108,7 +108,7 @@ class Link(asyncio.Protocol):
         if self._transport is None:
             raise StoreError("the connection to the store is lost", "down", self._shard)
         waiting = self._waiting
-        if len(waiting) >= self.in_flight.most:
+        if len(waiting) >= self.in_flight.most and patience_s is None:
             raise StoreError(f"{len(waiting)} questions to the store are in flight", "overload", self._shard)
         future: asyncio.Future[Reply] = self._loop.create_future()
         outbox = self._outbox

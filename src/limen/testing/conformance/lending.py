@@ -9,7 +9,7 @@ from itertools import count
 
 from limen.core.limit import Limit
 from limen.core.loans import Claim
-from limen.stores.base import Borrow, Lent, Op
+from limen.stores.base import Borrow, Lent
 from limen.testing.conformance.limits import DAY_US, US
 from limen.testing.conformance.promise import Broken, Check, Promises, expect
 from limen.testing.conformance.trial import Trial
@@ -62,9 +62,6 @@ class Gateways:
 
     async def take(self, cost: int) -> None:
         await self._trial.take(self.op._replace(cost=cost))
-
-    def spender(self) -> Op:
-        return self.op._replace(cost=1)
 
 
 @promises.add("what is lent has left the bucket")
@@ -136,7 +133,7 @@ async def ignores_late_questions(trial: Trial, gateways: Gateways) -> None:
     await gateways.borrow("a", 10)
     await gateways.borrow("a", 10, left=2)
     left = await gateways.left()
-    expect((await gateways.borrow("a", 10, left=9, back=9, late=1))[0], 0, "lent for a question that was overtaken")
+    expect((await gateways.borrow("a", 10, left=9, back=9, late=2))[0], 0, "lent for a question that was overtaken")
     expect(await gateways.left(), left, "left after it")
     expect((await gateways.borrow("b", MOST))[0], 18, "lent to another one, while 12 of 30 are on loan")
 
@@ -160,7 +157,7 @@ async def lends_no_grants(trial: Trial, gateways: Gateways) -> None:
 @promises.add("gateways that borrow at the same moment get no more than may be on loan")
 @lends
 async def lends_in_turn(trial: Trial, gateways: Gateways) -> None:
-    questions = [(gateways.question(f"gw {number}", 4),) for number in range(16)]
-    lent = await trial.at_once("borrow", questions)
-    expect(sum(each.tokens for each in lent), MOST, f"lent to 16 gateways that want 4, where {MOST} may be on loan")
-    expect(await gateways.left(), 970, "left after it")
+    questions = [gateways.question(f"gw {number}", 4) for number in range(16)]
+    total = sum(each.tokens for each in await trial.at_once("borrow", questions))
+    expect(0 < total <= MOST, True, f"whether {total} may be lent to 16 gateways, where {MOST} may be on loan")
+    expect(await gateways.left() <= 1000 - total, True, "whether all that has left the bucket")

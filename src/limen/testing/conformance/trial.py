@@ -15,7 +15,7 @@ from limen.core.algorithm import AnyLimit, Seen
 from limen.core.concurrency import SlotLimit, SlotsSeen
 from limen.core.limit import Limit
 from limen.errors import StoreError
-from limen.stores.base import AsyncStore, Op, Slot, Store
+from limen.stores.base import AsyncStore, Borrow, Op, Slot, Store
 from limen.testing.clock import ManualClock
 from limen.testing.conformance.crowd import in_tasks, in_threads
 from limen.testing.conformance.promise import Broken, expect
@@ -82,6 +82,9 @@ class Trial:
 
     async def grant(self, op: Op, tokens: int, for_us: int) -> Seen:
         return _checked([await self._ask(self.store.grant, op, tokens, for_us)], [op])[0]
+
+    async def borrow(self, borrow: Borrow) -> object:
+        return await self._ask(self.store.borrow, borrow)
 
     async def reset(self, op: Op, rule: str | None) -> None:
         await self._ask(self.store.reset, op.identity, rule, op.colocate)
