@@ -11,7 +11,9 @@ import pytest
 from limen.adapters.check_api import CheckApi
 from limen.adapters.identity import ApiKeyIdentity
 from limen.engine.aio import AsyncLimiter
+from limen.engine.limiter import Limiter
 from limen.rules.model import Rule
+from limen.rules.request import Request
 from limen.rules.ruleset import RuleSet
 
 Serve = Callable[..., Awaitable[str]]
@@ -155,3 +157,15 @@ async def test_without_the_store_it_tells_of_the_local_share_and_its_size(
         closed = await explained(client, url)
         assert closed["decision"]["reason"] == "store_unavailable"
         assert (closed["rules"][0]["before"], closed["rules"][0]["allows"]) == (None, None)
+
+
+def test_threads_ask_in_the_same_words() -> None:
+    with Limiter("memory://", RULES) as limiter:
+        limiter.use_rules(RuleSet(RULES, 7))
+        request = Request("GET", "/v1/search/x", client="acme", plan="free", ip="192.0.2.7", headers={"x-tier": "a"})
+        found = limiter.explain(request)
+        assert [story.rule.id for story in found.rules if story.why_not is None] == ["by-address", "trial", "search"]
+        assert {story.rule.id: story.why_not for story in found.rules if story.why_not} == WHY
+        assert limiter.check_request(request).remaining == 1
+    with Limiter("valkey://127.0.0.1:1", [Rule("open", limit="100/minute")], gateways=4) as limiter:
+        assert limiter.explain(Request(client="acme")).decision.source == "local_share"

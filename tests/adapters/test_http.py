@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 import http_sf
@@ -79,7 +80,7 @@ def test_no_field_is_negative_and_retry_after_is_never_before_the_effective_wind
         return
     assert given.retry_after_ms is not None
     least = max(1, -(-given.retry_after_ms // 1000))
-    assert least <= wait <= least + given.retry_after_ms / 10_000
+    assert least <= wait <= least + max(1, given.retry_after_ms / 10_000)
     shown = dict(fields).get("ratelimit")
     if shown:
         assert http_sf.parse(shown.encode(), tltype="list")[0][1]["t"] <= wait  # type: ignore[index]
@@ -141,9 +142,21 @@ def test_retry_after_is_rounded_up_and_at_least_one() -> None:
     assert retry_after_s(decision()) is None
 
 
+def told(wait_ms: int) -> dict[int | None, int]:
+    """What is told at each per cent of the chance, and how often."""
+    return Counter(retry_after_s(decision(False, retry_after_ms=wait_ms), step / 100) for step in range(100))
+
+
 def test_jitter_spreads_long_waits_over_a_tenth_and_never_shortens() -> None:
-    waits = {retry_after_s(decision(False, retry_after_ms=100_000), step / 100) for step in range(100)}
-    assert waits == set(range(100, 110))
+    assert told(100_000).keys() == set(range(100, 111))
+    assert max(told(100_000).values()) <= 10, "all alike"
+    assert told(30_000) == {30: 25, 31: 25, 32: 25, 33: 25}
+
+
+def test_jitter_gives_short_waits_a_second_more_now_and_then() -> None:
+    assert told(10_000) == {10: 50, 11: 50}
+    assert told(5000) == {5: 67, 6: 33}
+    assert told(1000) == {1: 100}
 
 
 def test_a_denial_is_a_problem_with_public_names_only() -> None:

@@ -568,6 +568,7 @@ ROUTES = [
     ("GET", "/rules"), ("GET", "/rules/a"), ("PUT", "/rules/a"), ("DELETE", "/rules/a"), ("GET", "/clients/a"),
     ("PUT", "/clients/a"), ("DELETE", "/clients/a"), ("POST", "/clients/a/reset"), ("POST", "/grants"),
     ("GET", "/gateways"), ("GET", "/drill"), ("POST", "/drill"), ("DELETE", "/drill"),
+    ("GET", "/rules/a/bound"),
 ]  # fmt: skip
 
 
@@ -595,6 +596,7 @@ async def test_the_openapi_document_names_every_route_with_its_body_and_its_prob
         ("DELETE", "/admin/rules/{rule_id}"), ("GET", "/admin/clients/{client}"), ("PUT", "/admin/clients/{client}"),
         ("DELETE", "/admin/clients/{client}"), ("POST", "/admin/clients/{client}/reset"), ("POST", "/admin/grants"),
         ("GET", "/admin/gateways"), ("GET", "/admin/drill"), ("POST", "/admin/drill"), ("DELETE", "/admin/drill"),
+        ("GET", "/admin/rules/{rule_id}/bound"),
     }  # fmt: skip
     put = document["paths"]["/admin/rules/{rule_id}"]["put"]
     assert "refill_per_sec" in str(put["requestBody"])

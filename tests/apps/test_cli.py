@@ -114,7 +114,7 @@ def test_help_is_quick_because_it_loads_nothing_heavy() -> None:
         ["drill"],
         ["drill", "store-down"],
         ["doctor"],
-    ],  # fmt: skip
+    ],
 )
 def test_every_command_has_help(run: Run, command: list[str]) -> None:
     outcome = run(*command, "--help")
@@ -140,9 +140,9 @@ def test_apply_says_what_it_did_and_does_nothing_the_second_time(rules: Path, ru
 
 def test_list_has_a_line_for_each_rule_of_every_shape(rules: Path, run: Run) -> None:
     assert run("rules", "list").out.splitlines() == [
-        "all-together  5 burst, 0.5/second  by everybody together",
-        "closed-door  0  by client",
-        "search  2/day  by client",
+        "all-together  5 burst, 0.5/second  by everybody together  over by at most 0.1 of it",
+        "closed-door  0  by client  over by at most 0 of it",
+        "search  2/day  by client  over by at most 0.1 of it",
     ]
 
 

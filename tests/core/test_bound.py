@@ -18,6 +18,7 @@ from limen.core.limit import Limit
 from limen.core.share import START, owed, used_after
 from limen.core.sliding_log import SlidingLog
 from limen.core.sliding_window import SlidingWindow
+from limen.core.token_bucket import settle
 
 SECOND = 1_000_000
 Admission = tuple[int, int]
@@ -59,7 +60,10 @@ class Counter:
         return taken
 
     def charge(self, at: int, tokens: int) -> None:
-        self.state = self.limit.spend(self.state, at * SECOND, min(tokens, self.limit.remaining(self.level(at))))
+        """Take so much, or all that is there."""
+        assert isinstance(self.limit, Limit)
+        level = max(0, self.level(at) - tokens * self.limit.token_ticks)
+        self.state = settle(level, self.limit, at * SECOND)
 
 
 class Gateway:
@@ -263,8 +267,9 @@ def test_a_closed_rule_adds_nothing_when_the_store_goes_away() -> None:
 
 
 def test_what_no_number_bounds_is_said_in_words() -> None:
-    cut_off, failover, clock = bound_of_limit(Limit(100, Fraction(1)), Circumstances(gateways=4)).besides
+    cut_off, untold, failover, clock = bound_of_limit(Limit(100, Fraction(1)), Circumstances(gateways=4)).besides
     assert "each gateway that is cut off alone admits 25 % of the limit" in cut_off
+    assert "0.075 tokens by the rate" in untold
     assert "until every gateway has told what it last saw" in failover
     assert "100 tokens at most" in clock
 

@@ -21,6 +21,18 @@ NAMES = {
     "limen_rules_revision",
     "limen_rules_last_reload_timestamp_seconds",
     "limen_rules_load_errors_total",
+    "limen_rules_last_check_timestamp_seconds",
+    "limen_rules_stale",
+    "limen_rule_overshoot_bound_ratio",
+    "limen_rule_overshoot_part_ratio",
+    "limen_store_request_duration_seconds",
+    "limen_store_memory_lost_total",
+    "limen_settlements_total",
+    "limen_event_loop_lag_seconds",
+    "limen_gateways",
+    "limen_drill_percent",
+    "limen_deny_cache_entries",
+    "limen_leases_held",
 }
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
 from limen import AsyncLimiter, Limiter, Rule
 from limen.core.lease import BETA
+from limen.engine.clock import SystemClock
 from limen.engine.leases import HOT
 from limen.errors import StoreError
 from limen.rules.request import Request
@@ -412,3 +414,47 @@ def test_a_child_spends_nothing_of_what_its_parent_holds(valkey_url: str) -> Non
             os._exit(0 if is_empty and first.source == "store" else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert limiter.check("acme", "r").source == "lease"
+
+
+async def test_gateways_under_load_keep_within_what_may_be_on_loan(valkey_url: str) -> None:
+    """In real time: four gateways, each with eight callers that never rest, until the client has spent all and more."""
+    rule = lending("500/second burst 2000")
+    checker = IntervalChecker(rule)
+
+    async def call(limiter: AsyncLimiter, times: int) -> None:
+        for _ in range(times):
+            invoked_us = SystemClock.now_us()
+            found = await limiter.check("acme", "r")
+            if found.allowed:
+                checker.admitted("acme", 1, invoked_us, SystemClock.now_us())
+            await asyncio.sleep(0)
+
+    async with AsyncExitStack() as stack:
+        limiters = [
+            await stack.enter_async_context(AsyncLimiter(valkey_url, [rule], gateways=4, deadline_ms=20_000))
+            for _ in range(4)
+        ]
+        await asyncio.gather(*(call(limiter, 200) for limiter in limiters for _ in range(8)))
+        assert sum(limiter.leases.spent for limiter in limiters) > 500, "it was tried"
+    checker.check(bound_tokens=int(BETA * 2000))
+
+
+async def test_what_the_store_knows_nothing_of_is_not_spent() -> None:
+    own = Own(lending())
+    await ask(own, own, HOT + 1, every_s=0)
+    own.store.local._loans.clear()
+    before = own.limiter.leases.borrowed
+    own.advance(0.8)
+    assert (await own.take()).source == "lease"
+    await idle(own)
+    assert own.limiter.leases.left == own.limiter.leases.borrowed - before
+
+
+async def test_a_store_that_forgot_is_told_what_it_had_lent() -> None:
+    own = Own(lending("2000/day"))
+    await ask(own, own, HOT + 5, every_s=0)
+    borrowed = own.limiter.leases.borrowed
+    own.store.local.reset("client=acme", None)
+    own.limiter._store_returned(lambda identity, colocate: True)
+    found = await own.take()
+    assert (found.source, found.remaining) == ("store", 2000 - HOT - borrowed - 1)

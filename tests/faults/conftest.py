@@ -30,6 +30,11 @@ class Length(NamedTuple):
 
     name: str
 
+    @property
+    def family(self) -> str:
+        """The newest server or the oldest that is good enough."""
+        return str(self.pick("valkey", "redis"))
+
     def pick(self, short: Any, long: Any) -> Any:
         return short if self.name == "short" else long
 
@@ -75,9 +80,9 @@ def row(request: pytest.FixtureRequest, length: Length) -> Iterator[Row]:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def cluster(length: Length, tmp_path: Path) -> Iterator[Cluster]:
     """Three primaries and three replicas, in step, to be broken."""
-    cluster = Cluster("valkey", tmp_path / "cluster", replicas=1)
+    cluster = Cluster(length.family, tmp_path / "cluster", replicas=1)
     for server in cluster.servers:
         hurry(server.pid)
     yield cluster
@@ -85,9 +90,11 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
+def server(length: Length, tmp_path: Path) -> Iterator[Server]:
     """One server, to be broken."""
-    server = Server("valkey", tmp_path / "server", "--enable-debug-command", "local", "--busy-reply-threshold", "200")
+    server = Server(
+        length.family, tmp_path / "server", "--enable-debug-command", "local", "--busy-reply-threshold", "200"
+    )
     hurry(server.pid)
     yield server
     server.stop()

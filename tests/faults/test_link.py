@@ -63,7 +63,7 @@ async def test_every_answer_belongs_to_its_question(link: Link, resp_server: Any
         await asyncio.gather(*(caller(wave * 30 + at) for at in range(30)))
         await asyncio.sleep(0)
     assert sum(outcomes.values()) == 3000
-    assert min(outcomes["answered"], outcomes["late"], outcomes["cancelled"]) > 20
+    assert min(outcomes["answered"], outcomes["late"], outcomes["cancelled"]) > 10
     assert resp_server.connections == 1
 
 

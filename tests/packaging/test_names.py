@@ -16,7 +16,9 @@ PUBLIC = {
         "AsyncLimiter", "Decision", "LimenError", "Limiter", "RateLimited", "Request", "Rule", "RuleError", "RuleSet",
         "StoreError", "UsageError",
     ],
-    limen.testing: ["STORE_PROMISES", "ManualClock", "store_conformance"],
+    limen.testing: [
+        "STORE_PROMISES", "FaultProxy", "IntervalChecker", "ManualClock", "Overshoot", "store_conformance",
+    ],
     limen.errors: [
         "Conflict", "LimenError", "MissingExtra", "Problem", "RateLimited", "RuleError", "RulesUnavailable",
         "SettingsError", "StoreError", "Unavailable", "UsageError",

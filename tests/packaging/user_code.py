@@ -7,6 +7,7 @@ a mark that is not needed.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
+from fractions import Fraction
 from typing import Any, assert_type
 
 from limen import AsyncLimiter, Decision, LimenError, Limiter, RateLimited, Request, Rule, RuleError, RuleSet
@@ -16,7 +17,8 @@ from limen.errors import MissingExtra, Problem, SettingsError, StoreError, Unava
 from limen.stores.base import AsyncStore, Store
 from limen.stores.memory import MemoryStore
 from limen.stores.memory_aio import AsyncMemoryStore
-from limen.testing import STORE_PROMISES, ManualClock, store_conformance
+from limen.testing import STORE_PROMISES, FaultProxy, IntervalChecker, ManualClock, Overshoot, store_conformance
+from limen.testing.servers import Cluster, Server
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -118,6 +120,33 @@ def stores(store: Store, shared: AsyncStore) -> None:
     store_conformance(lambda _: shared, clock=ManualClock(), moves_time=False)
 
 
+def checked(rule: Rule) -> None:
+    checker = IntervalChecker(rule)
+    checker.admitted("acme", 1, 0, 250)
+    checker.check(bound_tokens=Fraction(1, 10), bound_ratio=0.1)
+    checker.settle(before_us=1_000_000)
+    worst = checker.worst()
+    assert_type(worst, Overshoot | None)
+    if worst is not None:
+        assert_type(worst.tokens, Fraction)
+        assert_type(worst.ratio, float)
+
+
+async def broken(server: Server, start: Callable[..., Cluster]) -> None:
+    async with FaultProxy(server.url, seed=7) as proxy, AsyncLimiter(proxy.url) as limiter:
+        proxy.delay(0.01, jitter=0.005)
+        proxy.cut()
+        proxy.heal()
+        assert_type(proxy.counts.connections, int)
+        assert_type(limiter.store_state, str)
+    with FaultProxy.in_thread(("127.0.0.1", server.port)) as proxy:
+        assert_type(proxy, FaultProxy)
+    cluster = start(primaries=3, replicas=1)
+    assert_type(cluster.failover(cluster.owner(0)), Server)
+    cluster.primaries[0].partition()
+    cluster.heal()
+
+
 async def wrong(limiter: AsyncLimiter, blocking: Limiter, decision: Decision) -> None:
     assert limiter.check("acme", "search").allowed  # type: ignore[attr-defined]
     await limiter.check("acme", "search", cost=1.5)  # type: ignore[arg-type]
@@ -133,6 +162,8 @@ async def wrong(limiter: AsyncLimiter, blocking: Limiter, decision: Decision) ->
     Rule("search", limit="1/minute", keyby=["client"])  # type: ignore[call-arg]
     Limiter(AsyncMemoryStore(MemoryStore(ManualClock().now_us)))  # type: ignore[arg-type]
     AsyncLimiter(MemoryStore(ManualClock().now_us))  # type: ignore[arg-type]
+    IntervalChecker(100)  # type: ignore[arg-type]
+    await FaultProxy("127.0.0.1:6379").heal()  # type: ignore[misc, func-returns-value]
     store_conformance(lambda clock: clock)  # type: ignore[arg-type, return-value]
     AsyncLimiter("memory://", clock=12.5)  # type: ignore[arg-type]
     AsyncLimiter("memory://", observer=print)  # type: ignore[arg-type]

@@ -342,3 +342,9 @@ def test_what_is_no_resp_passes_at_once(data: bytes) -> None:
     frames = Frames()
     assert b"".join(frames.feed(data)) == data
     assert not frames.is_resp
+
+
+@pytest.mark.parametrize("data", [b"$?\r\n;1\r\na\r\n", b"*x\r\n", b"+OK\r\nHTTP/1.1 200 OK\r\n"])
+def test_what_turns_out_to_be_no_resp_passes_too(data: bytes) -> None:
+    frames = Frames()
+    assert b"".join(frames.feed(data)) == data

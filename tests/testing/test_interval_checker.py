@@ -100,6 +100,9 @@ def test_a_window_that_starts_twice_is_found() -> None:
         checker.admitted("acme", 1, us, us)
     with pytest.raises(AssertionError, match="21 tokens"):
         checker.check()
+    with pytest.raises(AssertionError, match="more than 0 tokens"):
+        checker.check(bound_tokens=0)
+    checker.check(bound_tokens=11)
 
 
 def test_one_token_too_many_is_found_among_many_clients() -> None:
@@ -168,6 +171,45 @@ def test_a_limit_without_intervals_is_refused(limit: str) -> None:
 def test_what_cannot_be_is_refused(cost: int, invoked_us: int, completed_us: int) -> None:
     with pytest.raises(UsageError, match="cannot be"):
         IntervalChecker("1/second").admitted("acme", cost, invoked_us, completed_us)
+
+
+@given(
+    ADMISSIONS, ADMISSIONS, st.integers(1, 8), st.fractions(min_value=0, max_value=200_000, max_denominator=7),
+    st.integers(0, 60),
+)  # fmt: skip
+def test_what_is_settled_is_forgotten_and_still_counts(
+    early: list[Admission], late: list[Admission], burst: int, rate: Fraction, shift_us: int
+) -> None:
+    """Later calls may well come before the answers to some of the earlier ones."""
+    limit, now_us = Limit(burst, rate), max(each.invoked_us for each in early) + 1
+    late = [
+        Admission(each.invoked_us + now_us + shift_us, each.completed_us + now_us + shift_us, each.cost)
+        for each in late
+    ]
+    checker, whole = filled(limit, early), filled(limit, early + late)
+    checker.settle(now_us)
+    for invoked_us, completed_us, cost in late:
+        checker.admitted("acme", cost, invoked_us, completed_us)
+    worst, wanted = checker.worst(), whole.worst()
+    assert worst
+    assert wanted
+    assert worst.tokens == wanted.tokens
+    assert len(checker) == len(whole)
+    ratio, most = checker.worst_ratio(), whole.worst_ratio()
+    assert (ratio is None) == (most is None)
+    assert ratio is None or most is None or ratio.ratio <= most.ratio
+
+
+def test_a_long_run_needs_no_more_room_than_a_short_one() -> None:
+    checker = IntervalChecker("10/second")
+    for second in range(200):
+        for at in range(10):
+            us = second * 1_000_000 + at * 100_000
+            checker.admitted("acme", 1, us, us + 1000)
+        checker.settle(second * 1_000_000)
+    assert len(checker) == 2000
+    assert len(checker._admissions["acme"]) <= 21
+    checker.check()
 
 
 def filled(limit: Limit, admissions: Sequence[Admission]) -> IntervalChecker:

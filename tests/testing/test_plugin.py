@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -153,6 +154,12 @@ def test_without_root_clients_are_cut_off_by_proxies(pytester: pytest.Pytester) 
                 wait_for(lambda: sources() == {"store"}, "everybody is reached again")
     """
     passed(pytester, text, 1)
+
+
+def test_what_the_page_shows_for_pytest_passes(pytester: pytest.Pytester) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "testing.md").read_text(), re.DOTALL)
+    (shown,) = [block for block in blocks if "def test_" in block]
+    passed(pytester, shown, shown.count("def test_"))
 
 
 def test_what_is_missing_is_said(pytester: pytest.Pytester) -> None:

@@ -48,6 +48,11 @@ class LastGood:
         self.path = folder / f"rules-{self._database[:16]}.json"
         self._written = ""
 
+    @property
+    def is_there(self) -> bool:
+        """Whether something was saved."""
+        return self.path.exists()
+
     def save(self, saved: Saved) -> bool:
         """Write it, unless that is what the file holds already; whether it was written.
 
@@ -56,7 +61,7 @@ class LastGood:
         """
         content = _canonical(_content(saved, self._database))
         digest = sha256(content).hexdigest()
-        if digest == self._written and self.path.exists():
+        if digest == self._written and self.is_there:
             return False
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -33,7 +33,7 @@ __all__ = ["Backend"]
 log = logging.getLogger("limen")
 
 FIRST_LOOK_S = 2.0
-"""How long a start waits for the rules database before it takes the rules that were saved on this machine."""
+"""How long a start waits for the rules database when there are rules that were saved on this machine."""
 
 
 class Backend:
@@ -71,7 +71,7 @@ class Backend:
         self._heart = Heart(self.repository.presence, self._describe, self._hear, self._miss_a_beat)
 
     async def __aenter__(self) -> Self:
-        state, settings = self.settings.state, self.settings
+        settings, disk = self.settings, self._disk()
         self.watcher = Watcher(
             self.repository,
             self._use_rules,
@@ -79,10 +79,10 @@ class Backend:
             on_error=self._complain,
             interval_s=settings.poll_s,
             on_look=self._looked,
-            disk=None if state is None else LastGood(state, settings.rules_db),
+            disk=disk,
         )
         try:
-            if await self._find_rules():
+            if await self._find_rules(FIRST_LOOK_S if disk is not None and disk.is_there else None):
                 await self._open()
             else:
                 self.trial()
@@ -182,10 +182,14 @@ class Backend:
     def _store_state(self) -> str:
         return "unknown" if self._limiter is None else self._limiter.store_state
 
-    async def _find_rules(self) -> bool:
+    def _disk(self) -> LastGood | None:
+        state = self.settings.state
+        return None if state is None else LastGood(state, self.settings.rules_db)
+
+    async def _find_rules(self, patience_s: float | None) -> bool:
         """Rules to begin with: those of the database, or those that were saved."""
         try:
-            async with asyncio.timeout(FIRST_LOOK_S):
+            async with asyncio.timeout(patience_s):
                 await self.watcher.load_now()
         except (SettingsError, MissingExtra):
             raise

@@ -35,6 +35,8 @@ class _Server(uvicorn.Server):
     def hang_up(self) -> None:
         """End without waiting for anybody."""
         self.force_exit = True
+        for listener in self.servers:
+            listener.close()
         for connection in list(self.server_state.connections):
             connection.transport.abort()
 

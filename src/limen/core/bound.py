@@ -10,21 +10,21 @@ The bound X is how many tokens more that can be, its ratio X/C. It holds for any
     end of a window  C        fixed windows only: all of one just before its end, all of the next just after it
     local shares     C·START  what N shares begin with, together; the rest of what they admit is owed (`core.share`)
     saved up         N·a − C  a is what one share has room for: the dearest request at least. Where C < N·a, shares
-                              that were saved up for long are together more than a whole bucket
-    failover         β·C      gateways lower each bucket to what they last saw of it, for the last three seconds, which
-                              is as far as a replica may lag; but what was lent may be lent once more
+                              that were saved up for long are together more than a whole bucket; instead of C·START
+    failover         0        gateways lower each bucket to what they last saw of it, for the last ten seconds, and drop
+                              what they have borrowed; a replica may lag by three
     empty restart    C/10     buckets of a server that forgot begin with a tenth
 
-Each fault comes with an outage, long or short, so the shares' start is in all of them. It does not add to the restart:
-what the shares admitted is owed, and charged to the tenth that the buckets began with. In an outage of its own each
-fault would add once more.
+Each fault comes with an outage, long or short. What the shares admitted in it is owed, and charged to the tenth that
+the buckets of an empty server began with, so the two do not add up. In an outage of its own each fault adds once more.
 
-Not in the number, because only a clock or a head count bounds them: `Bound.besides` says them in words.
+Not in the number, because only a clock, a head count or the demand bounds them: `Bound.besides` says them in words.
 
-- k of N gateways cut off while the others are not: they admit k/N of the limit besides, for as long as it lasts. That
-  is so too between the return of the first gateway and that of the last.
+- k of N gateways cut off while the others are not: they admit k/N of the limit besides, for as long as it lasts. When
+  they return they go on by their shares for half a second and pay ten times a second (`engine.debts`), so for a tenth
+  of a second that is so too: `Bound.untold`, and what shares that were saved up give away in it.
 - More gateways than anybody counted: G instead of N admit G/N of the limit while the store is away.
-- After a failover, what a gateway admits before another has told what it last saw there: about a tenth of a second.
+- After a failover, what a gateway admits before another has told what it last saw there.
 - A step of the store's clock by δ: min(C, r·δ) ahead, nothing back.
 
 Concurrency limits are counted in slots. Who holds one keeps it while the store is away, and N parts, each rounded up,
@@ -38,14 +38,17 @@ from typing import Literal, NamedTuple
 
 from limen.core.algorithm import AnyLimit
 from limen.core.concurrency import SlotLimit
+from limen.core.limit import Limit
 from limen.core.share import START
 
-__all__ = ["MECHANISMS", "YOUNG", "Bound", "Circumstances", "Mechanism", "Part", "bound_of_limit"]
+__all__ = ["MECHANISMS", "YOUNG", "Bound", "Circumstances", "Mechanism", "Part", "bound_of_limit", "rate_of"]
 
-Mechanism = Literal["window_edge", "lease", "local_share", "failover", "empty_restart", "slots"]
-MECHANISMS: tuple[Mechanism, ...] = ("window_edge", "lease", "local_share", "failover", "empty_restart", "slots")
+Mechanism = Literal["window_edge", "lease", "local_share", "empty_restart", "slots"]
+MECHANISMS: tuple[Mechanism, ...] = ("window_edge", "lease", "local_share", "empty_restart", "slots")
 YOUNG = Fraction(1, 10)
 """What a bucket begins with at a server that has forgotten what was spent."""
+UNTOLD_S = Fraction(1, 10)
+"""Seconds between two payments of a gateway, before it is exact again."""
 SHORTEST = {"hour": Fraction(1, 2), "day": Fraction(23, 24), "week": Fraction(167, 168), "month": Fraction(28, 30)}
 """The shortest window of a calendar, of its usual length: February; and summer time, half an hour on Lord Howe."""
 
@@ -81,6 +84,8 @@ class Bound(NamedTuple):
 
     capacity: int
     parts: tuple[Part, ...]
+    untold: Fraction = Fraction(0)
+    """Tokens that N − 1 gateways admit at the rate of the limit between two payments, when the first is exact again."""
     besides: tuple[str, ...] = ()
     """Sentences about what no number of tokens bounds."""
 
@@ -107,10 +112,10 @@ def bound_of_limit(limit: AnyLimit | SlotLimit, given: Circumstances) -> Bound:
     if not capacity:
         return Bound(0, ())
     if isinstance(limit, SlotLimit):
-        parts = _of_slots(capacity, given)
+        parts, untold = _of_slots(capacity, given), Fraction(0)
     else:
-        parts = (_edge(limit), _lease(capacity, given), *_faults(capacity, given))
-    return Bound(capacity, tuple(part for part in parts if part.tokens), _besides(capacity, given))
+        parts, untold = (_edge(limit), _lease(capacity, given), *_faults(limit, given)), _untold(limit, given)
+    return Bound(capacity, tuple(part for part in parts if part.tokens), untold, _besides(capacity, untold, given))
 
 
 def _edge(limit: AnyLimit) -> Part:
@@ -126,29 +131,41 @@ def _lease(capacity: int, given: Circumstances) -> Part:
     return Part("lease", Fraction(given.lent), True, f"gateways may have borrowed {lent} of it and not spent it yet")
 
 
-def _faults(capacity: int, given: Circumstances) -> tuple[Part, ...]:
+def _faults(limit: AnyLimit, given: Circumstances) -> tuple[Part, ...]:
+    capacity = limit.capacity
     if not given.shared:
         return (Part("empty_restart", Fraction(capacity), False, "a process that restarts has forgotten all buckets"),)
-    return (
-        _share(capacity, given),
-        Part("failover", Fraction(given.lent), False, "a failover can forget what is lent, and it is lent again"),
-        Part("empty_restart", capacity * YOUNG, False, "a server that restarts empty begins all buckets with a tenth"),
-    )
+    why = "a server that restarts empty begins all buckets with a tenth"
+    return (_share(limit, given), Part("empty_restart", capacity * YOUNG, False, why))
 
 
-def _share(capacity: int, given: Circumstances) -> Part:
+def _share(limit: AnyLimit, given: Circumstances) -> Part:
     if given.closed:
         return Part("local_share", Fraction(0), False, "")
-    gateways, start = given.gateways, capacity * START
+    capacity, gateways = limit.capacity, given.gateways
     room = min(capacity, max(given.dearest, 1, capacity // gateways))
     saved_up = Fraction(gateways * room - capacity)
-    if saved_up > start:
-        why = (
-            f"while the store is away, {gateways} gateways save up {_tokens(room)} each, the price of one request, "
-            f"though their share is {_number(Fraction(capacity, gateways))}"
-        )
-        return Part("local_share", saved_up, False, why)
-    return Part("local_share", start, False, "when the store goes away the shares of all gateways begin with a tenth")
+    if saved_up <= capacity * START:
+        why = "when the store goes away the shares of all gateways begin with a tenth"
+        return Part("local_share", capacity * START, False, why)
+    why = (
+        f"while the store is away, {gateways} gateways save up {_tokens(room)} each, the price of one request, "
+        f"though their share is {_number(Fraction(capacity, gateways))}"
+    )
+    return Part("local_share", saved_up, False, why)
+
+
+def _untold(limit: AnyLimit, given: Circumstances) -> Fraction:
+    others = Fraction(given.gateways - 1, given.gateways)
+    return Fraction(0) if given.closed or not given.shared else rate_of(limit) * UNTOLD_S * others
+
+
+def rate_of(limit: AnyLimit) -> Fraction:
+    """Tokens a second that come back: the r of the envelope."""
+    if isinstance(limit, Limit):
+        return limit.refill_per_sec
+    window_us: int = limit.window_us  # type: ignore[attr-defined]
+    return Fraction(limit.capacity * 1_000_000, window_us)
 
 
 def _of_slots(capacity: int, given: Circumstances) -> tuple[Part, ...]:
@@ -162,14 +179,21 @@ def _of_slots(capacity: int, given: Circumstances) -> tuple[Part, ...]:
     return (Part("slots", Fraction(parts), False, why),)
 
 
-def _besides(capacity: int, given: Circumstances) -> tuple[str, ...]:
+def _besides(capacity: int, untold: Fraction, given: Circumstances) -> tuple[str, ...]:
     if not given.shared:
         return ("every process allows the whole limit",)
     share = _per_cent(Fraction(1, given.gateways))
     cut_off = f"each gateway that is cut off alone admits {share} of the limit besides, for as long as that lasts"
-    failover = "what passes after a failover, in the tenth of a second until every gateway has told what it last saw"
+    failover = "what passes after a failover until every gateway has told what it last saw"
     clock = f"a step ahead of the store's clock gives what would have grown meanwhile, {_tokens(capacity)} at most"
-    return (failover, clock) if given.closed else (cut_off, failover, clock)
+    if given.closed:
+        return (failover, clock)
+    if not untold:
+        return (cut_off, failover, clock)
+    told = (
+        f"what others admit in the tenth of a second before they are exact again, {_number(untold)} tokens by the rate"
+    )
+    return (cut_off, told, failover, clock)
 
 
 def _per_cent(part: Fraction) -> str:

@@ -1,27 +1,28 @@
 """When to stop asking a store node, and when to ask again.
 
-    closed ──(late answers in a row, silence, or the connection is gone)──► open ──(a probe answered in time)──► closed
+    closed ──(no answer in time, or the connection is gone)──► open ──(a probe answered in time)──► closed
+
+A single late answer arms a doubt: when none comes in time for `DOUBT_S`, not even to a question that asks nothing, the
+server is given up. So it takes no more than a tenth of a second with few requests too, and a hiccup of a few
+milliseconds opens nothing. Very many late answers at once leave no doubt.
 
 There is no half-open state to get stuck in: requests are never used as probes. While the breaker is open requests are
 answered without the store, and one probe at a time asks whether it is back; one that is answered in time is enough.
-
-Few requests must not keep it closed for long: after a single miss a server that says nothing more for a moment
-(`SILENCE_S`) is given up as well. Only the server can be late: whoever counts here looks at the socket first.
 """
 
 from __future__ import annotations
 
-__all__ = ["SILENCE_S", "Breaker"]
+__all__ = ["DOUBT_S", "Breaker"]
 
-SILENCE_S = 0.05
-"""How long a server that missed a deadline may say nothing at all."""
+DOUBT_S = 0.05
+"""How long after a late answer one may come in time."""
 
 
 class Breaker:
     """The state of one node.
 
     Args:
-        misses_to_open: how many late answers in a row open it.
+        misses_to_open: how many late answers in a row open it at once.
     """
 
     __slots__ = ("_misses_to_open", "is_open")
@@ -36,13 +37,8 @@ class Breaker:
         if misses >= self._misses_to_open:
             self.lost()
 
-    def silent(self, misses: int) -> None:
-        """`SILENCE_S` after a miss: there were `misses` since the last answer of any kind."""
-        if misses:
-            self.lost()
-
     def lost(self) -> None:
-        """The connection is gone."""
+        """The connection is gone, or nothing came in time for too long."""
         self.is_open = True
 
     def answered(self) -> None:

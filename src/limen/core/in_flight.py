@@ -5,7 +5,7 @@ no more are let in than the server answers within a part of the deadline (Little
 is too slow: a question that is that old has seen how many were answered since it left.
 
     a question is half a deadline old ──► as many as were answered in that time, scaled to it; never below FLOOR
-    answers arrive                    ──► an eighth of them more, up to CEILING
+    answers arrive                    ──► a sixteenth of them more, up to CEILING
 
 The other limit is for a server that comes back: everybody begins with few, and who gets answers asks more.
 """
@@ -14,8 +14,8 @@ from __future__ import annotations
 
 __all__ = ["CEILING", "FLOOR", "GENTLE", "InFlight"]
 
-CEILING, GENTLE, FLOOR = 8_192, 64, 32
-GROWTH = 8
+CEILING, GENTLE, FLOOR = 8_192, 16, 4
+GROWTH = 16
 """For so many answers, one question more."""
 
 

@@ -11,8 +11,9 @@ admitted something in them, exactly, and one that lost nothing is left as it is.
 Both are paid before the next question about the same bucket, and bit by bit for buckets that nobody asks about.
 
 Gateways notice the return of a server one after another. The first would find in the bucket what the others have spent
-already, and give it away before they say so. So for a moment, `GRACE_US` from when the server failed last, a gateway
-that admitted something by itself pays what it owes and goes on to decide by its share.
+already, and give it away before they say so. So for a moment, `GRACE_US` from when a bucket could not be asked for last
+or its server returned, a gateway that admitted something alone pays what it owes and goes on to decide by its share.
+
 Plain functions, no await. Threads may share them.
 """
 
@@ -36,10 +37,11 @@ from limen.stores.fork import begin_anew_after_fork
 
 __all__ = ["Debt", "Debts", "Recent"]
 
-GRACE_US = 500_000
+GRACE_US = 1_000_000
 """Longer than the first to return is ahead of the last, when all can be reached again."""
 GRACE_PAUSE_US = 100_000
-"""How often it pays meanwhile, for each bucket."""
+"""How often it pays meanwhile, for each bucket: from the first moment on."""
+LONG_AGO_US = -(2**62)
 NAME_BYTES = 16
 NAMED_US = 540_000_000
 """How long a charge is repeated: a store knows for ten minutes which ones it made."""
@@ -49,19 +51,9 @@ class Debt:
     """What is owed to one bucket."""
 
     __slots__ = (
-        "asked_us",
-        "at_us",
-        "busy",
-        "charge",
-        "left",
-        "named_us",
-        "op",
-        "shard",
-        "share",
-        "spent",
-        "used",
-        "used_us",
-    )
+        "asked_us", "at_us", "busy", "charge", "left", "named_us", "op", "paid_us", "shard", "share", "spent",
+        "unasked_us", "used", "used_us",
+    )  # fmt: skip
 
     def __init__(self, op: Op) -> None:
         self.op = op
@@ -74,6 +66,8 @@ class Debt:
         """This gateway's part, since something was spent of it."""
         self.shard = ""
         """The server that did not answer then."""
+        self.unasked_us = self.paid_us = LONG_AGO_US
+        """When nobody could ask for it last, or could again for the first time; and when it was paid for last."""
         self.left: Seen | None = None
         """What was left in it at `at_us`, as the store itself said."""
         self.at_us = 0
@@ -120,7 +114,6 @@ class Debts:
 
     Args:
         recent: what the store said last.
-        failed_us: when a server failed last.
         fleet: N. One gateway waits for nobody.
         now_us: the local clock.
         most: how many buckets are remembered; beyond it the oldest are forgotten.
@@ -129,7 +122,6 @@ class Debts:
     def __init__(
         self,
         recent: Recent,
-        failed_us: Callable[[str], int],
         fleet: Fleet,
         now_us: Callable[[], int],
         most: int = 100_000,
@@ -140,7 +132,6 @@ class Debts:
         self.lost = 0
         """How many debts were forgotten, because there were too many or the store was away for too long."""
         self._recent = recent
-        self._failed_us = failed_us
         self._fleet = fleet
         self._now_us = now_us
         self._most = most
@@ -165,6 +156,21 @@ class Debts:
             debt = self._debt(op)
             if debt.left is None or at_us >= debt.at_us:
                 debt.left, debt.at_us = left, at_us
+
+    def unasked(self, ops: Sequence[Op], now_us: int) -> None:
+        """The store did not decide these."""
+        for op in ops:
+            debt = self.entries.get(_key(op))
+            if debt is not None:
+                debt.unasked_us = now_us
+
+    def returned(self, concerned: Callable[[str, str], bool]) -> None:
+        """A server answers again; `concerned` says for which identities and labels."""
+        now_us = self._now_us()
+        with self._lock:
+            for debt in self.entries.values():
+                if concerned(debt.op.identity, debt.op.colocate):
+                    debt.unasked_us = now_us
 
     def settling(self, ops: Sequence[Op]) -> str | None:
         """The server that other gateways may not have paid yet, if one of these has to wait for that."""
@@ -192,6 +198,7 @@ class Debts:
         """The store has done it."""
         with self._lock:
             self.paid += 1
+            debt.paid_us = self._now_us()
             if debt.charge is not None and debt.charge.most is not None and debt.at_us <= debt.asked_us:
                 debt.left = None
             debt.charge, debt.busy = None, False
@@ -240,7 +247,7 @@ class Debts:
         """Make up the charge of a debt; False when somebody is at it already, or nothing is owed any more."""
         now_us = self._now_us()
         in_grace = self._in_grace(debt, now_us)
-        if debt.busy or (in_grace and now_us - debt.asked_us < GRACE_PAUSE_US):
+        if debt.busy or (in_grace and now_us - debt.paid_us < GRACE_PAUSE_US):
             return False
         debt.asked_us = now_us
         debt.charge = self._charge(debt)
@@ -252,7 +259,7 @@ class Debts:
         return True
 
     def _in_grace(self, debt: Debt, now_us: int) -> bool:
-        return debt.share is not None and self._fleet.size > 1 and now_us - self._failed_us(debt.shard) < GRACE_US
+        return debt.share is not None and self._fleet.size > 1 and now_us - debt.unasked_us < GRACE_US
 
     def _charge(self, debt: Debt) -> Charge | None:
         """What to ask for; a charge that was asked for already stays as it is, but for what may be left by now."""

@@ -75,7 +75,7 @@ class Deciding:
         self._shares = LocalShares(self._now_us, self.fleet)
         self._recent = Recent()
         """Stays empty where the store is in this process."""
-        self._debts = Debts(self._recent, self._shares.failed_us, self.fleet, self._now_us)
+        self._debts = Debts(self._recent, self.fleet, self._now_us)
         self._drill = Drill(self._now_us)
         self._leases = Leases(self._now_us, self.fleet, self._recent, self._denied)
         self._can_settle = False
@@ -135,6 +135,7 @@ class Deciding:
     def _store_returned(self, concerned: Callable[[str, str], bool]) -> None:
         """A server decides again that may have forgotten what it said last: it will be reminded."""
         self._leases.doubt(concerned)
+        self._debts.returned(concerned)
         for op, left, at_us in self._recent.concerning(concerned):
             rule = self._ruleset.by_id.get(op.rule)
             if rule is not None and rule.limit == op.limit:
@@ -295,6 +296,8 @@ class Deciding:
             for op, part, level in zip(plan.ops, shared, levels, strict=True):
                 if op.cost and part.limit.allows(level, op.cost):
                     self._debts.spent(op, cast("Limit", part.limit), self._shares.count, shard)
+        if error.kind != SETTLING and self._debts.entries:
+            self._debts.unasked(plan.ops, now_us)
         if decision.policy is None:
             return decision
         return decision._replace(limit=decision.policy.quota)

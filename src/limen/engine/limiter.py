@@ -16,6 +16,7 @@ from limen.engine.borrowing import borrow_each
 from limen.engine.clock import Clock, SystemClock
 from limen.engine.conclude import conclude, conclude_one
 from limen.engine.deciding import Deciding, Question, as_ruleset, grant_plan, looking, with_cost
+from limen.engine.explain import Explanation
 from limen.engine.lease import Lease
 from limen.engine.local_slots import LocalSlots, new_holder
 from limen.engine.open_sync import open_sync_store
@@ -164,6 +165,16 @@ class Limiter(Deciding):
         except StoreError as error:
             return self._without_store(plan, error, now_us, spend=False)
         return conclude(plan, seen, self._source, spend=False)
+
+    def explain(self, request: Request) -> Explanation:
+        """Why `check_request` would answer what it would answer now, rule by rule; nothing is spent."""
+        plan = plan_request(self._ruleset, request)
+        plan, now_us = plan._replace(ops=looking(plan)), self._now_us()
+        try:
+            self._drill.check(plan.ops, now_us)
+            return self._explained(request, plan, self.store.take(plan.ops) if plan.ops else (), now_us)
+        except StoreError as error:
+            return self._explained_without_store(request, plan, error, now_us)
 
     def check_many(self, questions: Iterable[Question]) -> list[Decision]:
         """`check` for each of (client, rule) or (client, rule, cost), in their order; each is decided for itself.

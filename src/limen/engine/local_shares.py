@@ -17,7 +17,6 @@ __all__ = ["LocalShares"]
 ANOTHER_US = 10_000_000
 """A server that failed within so long is in the same outage, whatever it, or another one, answered meanwhile."""
 MOST_OUTAGES = 1000
-NEVER_US = -(2**62)
 
 
 class Outage:
@@ -81,11 +80,6 @@ class LocalShares:
             if isinstance(op.limit, Limit):
                 self._store.begin_anew((op.identity, op.rule), op.limit, since_us)
         return self._store.take(parts)
-
-    def failed_us(self, shard: str) -> int:
-        """When a server failed last; long ago when it never did."""
-        outage = self._outages.get(shard)
-        return NEVER_US if outage is None else outage.failed_us
 
     def forget(self, identity: str, rule: str | None) -> None:
         """Forget one bucket, or all buckets of an identity."""

@@ -41,7 +41,7 @@ def bound_to_document(bound: Bound, gateways: int) -> dict[str, Any]:
         {"mechanism": part.mechanism, "tokens": float(part.tokens), "always": part.always, "why": part.why}
         for part in bound.parts
     ]
-    number = {"ratio": bound.ratio, "tokens": float(bound.tokens), "gateways": gateways}
+    number = {"ratio": bound.ratio, "tokens": float(bound.tokens), "gateways": gateways, "untold": float(bound.untold)}
     return {**number, "parts": parts, "besides": list(bound.besides)}
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from limen.core.limit import Limit
+from limen.rules.bound import bound_of
 from limen.rules.model import Rule
 from limen.stores.valkey.names import Names
 from limen.stores.valkey.topology import slot_of
@@ -23,7 +24,6 @@ from tests.faults.fleet.scrapes import Scrapes
 __all__ = ["Attempt", "Change", "Findings", "Line", "Part", "Phase", "Told"]
 
 BOUND = "limen_rule_overshoot_bound_ratio"
-UNTOLD = 0.1
 WARNINGS = ("Traceback", "Warning", "Task was destroyed", "never retrieved")
 
 
@@ -95,6 +95,7 @@ class Findings:
         self._shards = list(shards)
         self._shard = lru_cache(maxsize=None)(self._shard_anew)
         self._prefix = prefix
+        self._gateways = int(max(self._scrapes.values("limen_gateways", "end")))
         self.changes = sorted(Change(*each) for each in self._all("changes"))
         self.lines = sorted(Line(*each) for each in self._all("lines"))
         self.attempts = sorted(Attempt(*each) for each in self._all("attempts"))
@@ -141,6 +142,14 @@ class Findings:
                 first.setdefault(each.gateway, (each.at_us - since_us) / 1000)
         return first
 
+    def first_question(self, shard: int, since_us: int) -> dict[int, int]:
+        """When each gateway first had something to ask a shard after a moment, in microseconds."""
+        first: dict[int, int] = {}
+        for each in self.of_shard(self.all, shard).found:
+            if each.invoked_us >= since_us and each.source != "deny_cache":
+                first.setdefault(each.gateway, each.invoked_us)
+        return first
+
     def openings(self, shard: str, start_us: int = 0, end_us: int = 1 << 62) -> Counter[int]:
         """How often each gateway began to hold a shard to be down."""
         found = (
@@ -163,11 +172,16 @@ class Findings:
         return checker
 
     def bound_tokens(self, rule: str) -> Fraction:
-        """The most tokens beyond the limit that the gateways declare for a rule."""
-        limit = next(each.limit for each in self.rules if each.id == rule)
-        assert isinstance(limit, Limit)
-        ratio = max(self._scrapes.values(BOUND, "end", rule=rule), default=UNTOLD)
-        return Fraction(ratio).limit_denominator(1000) * limit.capacity
+        """The most tokens beyond the limit that the gateways declare for a rule, and what returning gateways have not
+        told each other for a moment."""
+        found = next(each for each in self.rules if each.id == rule)
+        ratio = max(self._scrapes.values(BOUND, "end", rule=rule))
+        assert isinstance(found.limit, Limit)
+        declared = Fraction(ratio).limit_denominator(1000) * found.limit.capacity
+        bound = bound_of(found, self._gateways)
+        assert bound is not None
+        assert bound.tokens == declared, "the metric says what the rule says"
+        return declared + bound.untold
 
     def metric(self, name: str, scrape: str = "end", **labels: str) -> float:
         """The sum over all gateways, and all series that have these labels."""

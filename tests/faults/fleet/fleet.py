@@ -64,10 +64,8 @@ class Fleet:
         self._folder = folder
         self._ended = False
         folder.mkdir(parents=True, exist_ok=True)
-        options = {"gateways": gateways, **options}
-        self._spec = lambda number: Spec(
-            store, self.rules, options, self.load_spec, str(folder), number, metrics=metrics
-        )
+        self._store, self._metrics = store, metrics
+        self._options = {"gateways": gateways, **options}
         self.gateways = [Gateway(self._spec(number)) for number in range(gateways)]
 
     def __enter__(self) -> Self:
@@ -143,6 +141,11 @@ class Fleet:
         errors = "".join(gateway.close() for gateway in self.gateways)
         return Findings(
             self.rules, self._phases, self._told, errors, self._scrapes, self._shards, self.load_spec.prefix
+        )
+
+    def _spec(self, number: int) -> Spec:
+        return Spec(
+            self._store, self.rules, self._options, self.load_spec, str(self._folder), number, metrics=self._metrics
         )
 
     def _awake(self) -> list[Gateway]:

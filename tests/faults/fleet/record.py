@@ -58,5 +58,6 @@ def packed_failure(invoked_us: int, completed_us: int, client: int, cost: int, r
 
 def records(written: bytes, gateway: int) -> Iterator[Record]:
     """What a gateway wrote."""
-    for *numbers, allowed, source, reason in FORMAT.iter_unpack(written):
-        yield Record(*numbers, bool(allowed), SOURCES[source], REASONS[reason], gateway)
+    for fields in FORMAT.iter_unpack(written):
+        allowed, source, reason = fields[-3:]
+        yield Record(*fields[:-3], bool(allowed), SOURCES[source], REASONS[reason], gateway)

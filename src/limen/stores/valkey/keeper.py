@@ -18,7 +18,7 @@ import logging
 import random
 from collections.abc import Callable
 
-from limen.core.breaker import SILENCE_S, Breaker
+from limen.core.breaker import DOUBT_S, Breaker
 from limen.errors import StoreError
 from limen.stores.valkey.arriving import GIVE_UP_S, Locate, Place, arrive
 from limen.stores.valkey.endpoint import Endpoint
@@ -31,9 +31,10 @@ __all__ = ["Keeper"]
 
 log = logging.getLogger("limen.store")
 
-MISSES_TO_OPEN = 5
+MISSES_TO_OPEN = 20
+"""So many late answers in a row leave no doubt; fewer may come of a moment in which the server paused."""
 PROBES_IN_A_SECOND = 10
-PROBE_PAUSE_S = (0.1, 0.2)
+PROBE_PAUSE_S = (0.02, 0.1)
 """The shortest and the longest time from a probe that was not answered in time to the next."""
 ATTEMPTS_IN_A_SECOND = 5
 RAMP_S = 0.05
@@ -92,7 +93,7 @@ class Keeper:
         """The link is lost, or the breaker has opened."""
         self._up = asyncio.Event()
         self._probes, self._attempts = Pace(PROBES_IN_A_SECOND), Pace(ATTEMPTS_IN_A_SECOND)
-        self._silence: asyncio.TimerHandle | None = None
+        self._doubt: asyncio.TimerHandle | None = None
         self._logged_at = float("-inf")
         self._tried = asyncio.Event()
         """It is clear whether the first attempt succeeded."""
@@ -133,8 +134,8 @@ class Keeper:
     async def close(self) -> None:
         """Hang up and stop connecting."""
         task, self._task = self._task, None
-        if self._silence is not None:
-            self._silence.cancel()
+        if self._doubt is not None:
+            self._doubt.cancel()
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
@@ -274,19 +275,26 @@ class Keeper:
         self.breaker.missed(link.late)
         if self.breaker.is_open:
             self._open_breaker(self._down("does not answer in time"))
-        elif self._silence is None:
-            self._silence = self.loop.call_later(SILENCE_S, self._look_at_silence, link, False)
+        elif self._doubt is None:
+            self._doubt = self.loop.call_later(DOUBT_S / 2, self._ask_in_doubt, link)
 
-    def _look_at_silence(self, link: Link, looked: bool) -> None:
-        """Nothing at all since a miss: there will be no more. What this process has not read yet is read before."""
-        self._silence = None
-        if self._link is not link or self.breaker.is_open or not link.misses:
-            return
-        if not looked:
-            self._silence = self.loop.call_later(LOOK_S, self._look_at_silence, link, True)
-            return
-        self.breaker.silent(link.misses)
-        self._open_breaker(self._down("does not answer any more"))
+    def _ask_in_doubt(self, link: Link) -> None:
+        """No answer has come in time since: perhaps because nobody asked."""
+        self._doubt = None
+        if self._link is link and not self.breaker.is_open and link.late:
+            with contextlib.suppress(StoreError):
+                link.ask(self._question).add_done_callback(look)
+            self._doubt = self.loop.call_later(DOUBT_S / 2, self._look_again, link)
+
+    def _look_again(self, link: Link) -> None:
+        """What this process has not read yet is read before."""
+        self._doubt = self.loop.call_later(LOOK_S, self._end_doubt, link)
+
+    def _end_doubt(self, link: Link) -> None:
+        self._doubt = None
+        if self._link is link and not self.breaker.is_open and link.late:
+            self.breaker.lost()
+            self._open_breaker(self._down("does not answer in time"))
 
     def _log_loss(self, why: StoreError) -> None:
         """Say so, but not more than once a minute: a server may come and go."""

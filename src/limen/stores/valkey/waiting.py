@@ -13,7 +13,7 @@ from typing import Any
 __all__ = ["Pace", "about", "look", "pause_s", "within"]
 
 SHORTEST_S, FIRST_S, LONGEST_S = 0.02, 0.2, 0.5
-"""Short enough that all gateways find a server within half a second of each other, and share what is left of its limits."""
+"""Short enough that all gateways find a server within half a second of each other."""
 
 
 def pause_s(failures: int) -> float:

@@ -11,6 +11,7 @@ from limen.rules.model import Rule
 from limen.testing.checker.envelope import envelope_of
 from limen.testing.checker.farthest import Admission, farthest
 from limen.testing.checker.overshoot import Overshoot
+from limen.testing.checker.settled import settled
 
 __all__ = ["IntervalChecker"]
 
@@ -22,7 +23,7 @@ class IntervalChecker:
     times are of one clock; processes of one machine share `time.monotonic()`. It does not tell a reset from a fault.
 
     Args:
-        limit: as a rule has it, `"100/minute"`; or the rule, or its `limit`.
+        limit: C and r, as a rule has them, `"100/minute"`; or the rule, or its `limit`.
 
     Raises:
         UsageError: a limit that says nothing about intervals of time.
@@ -39,6 +40,9 @@ class IntervalChecker:
         self.limit = limit
         self._envelope = envelope_of(limit)
         self._admissions: dict[Hashable, list[Admission]] = {}
+        self._settled: list[Overshoot] = []
+        """The worst of what is forgotten, in tokens and as a part."""
+        self._seen = 0
 
     def admitted(self, key: Hashable, cost: int, invoked_us: int, completed_us: int) -> None:
         """One request was let through: asked for at `invoked_us`, answered at `completed_us`. In any order.
@@ -53,24 +57,39 @@ class IntervalChecker:
         if completed_us < invoked_us or cost < 0:
             raise UsageError(f"admitted {cost} tokens between {invoked_us} and {completed_us} µs: that cannot be")
         if cost:
+            self._seen += 1
             self._admissions.setdefault(key, []).append(Admission(invoked_us, completed_us, cost))
 
     def __len__(self) -> int:
         """How many admissions it has seen."""
-        return sum(map(len, self._admissions.values()))
+        return self._seen
+
+    def settle(self, before_us: int) -> None:
+        """Keep of what was asked before then only what later intervals can need: for runs of many hours.
+
+        Call it when no answer to such a question is missing any more. `worst` in tokens stays exact; a ratio over an
+        interval with `before_us` inside may come out too small, never too large.
+        """
+        self._settled = [each for each in (self.worst(), self.worst_ratio()) if each]
+        for admissions in self._admissions.values():
+            admissions.sort()
+            admissions[:] = settled(admissions, self._envelope.per_us, before_us)
 
     def worst(self) -> Overshoot | None:
         """Where most tokens were over the limit; None when nothing was let through."""
-        found = [self._by_tokens(key) for key in self._admissions]
+        found = [*self._settled, *map(self._by_tokens, self._admissions)]
         return max(found, key=lambda each: each.tokens, default=None)
 
     def worst_ratio(self) -> Overshoot | None:
         """Where the largest part was over the limit; None when nothing was over it."""
         over = [found for key in self._admissions if (found := self._by_tokens(key)).tokens > 0]
-        return max(map(self._by_ratio, over), key=lambda each: each.ratio, default=None)
+        before = [each for each in self._settled if each.tokens > 0]
+        return max([*before, *map(self._by_ratio, over)], key=lambda each: each.ratio, default=None)
 
     def check(self, bound_tokens: float | Fraction | None = None, bound_ratio: float | Fraction | None = None) -> None:
-        """Assert that no interval is over the limit by more than it may be, 0 when no bound is given.
+        """Assert that no interval is over the limit by more than it may be.
+
+        By default that is nothing; under a fixed window its capacity, for around its end all of it can pass twice.
 
         Args:
             bound_tokens: the most tokens beyond `C + r·T`.
@@ -79,8 +98,8 @@ class IntervalChecker:
         Raises:
             AssertionError: with the interval that is worst.
         """
-        if bound_ratio is None:
-            bound_tokens = bound_tokens or 0
+        if bound_ratio is None and bound_tokens is None:
+            bound_tokens = self._envelope.edge
         if bound_tokens is not None and (worst := self.worst()) and worst.tokens > bound_tokens:
             raise AssertionError(self._account(worst, f"{float(bound_tokens):g} tokens"))
         if bound_ratio is not None and (worst := self.worst_ratio()) and worst.ratio > bound_ratio:

@@ -8,7 +8,8 @@ LINE = frozenset(b"+-:_#,(")
 BULK = frozenset(b"$!=")
 VALUES_EACH = {ord("*"): 1, ord("~"): 1, ord(">"): 1, ord("%"): 2, ord("|"): 2}
 """How many values follow for each that the head of an aggregate counts."""
-PUSH = b">"
+ATTRIBUTE = ord("|")
+KINDS = LINE | BULK | VALUES_EACH.keys()
 
 
 class Frames:
@@ -46,22 +47,29 @@ class Frames:
     def _pass_value(self) -> bool:
         """Go past one value, or the head of an aggregate; False when it is not all there."""
         line_end = self._buffer.find(b"\r\n", self._at)
-        if self._at < len(self._buffer) and not self._is_known(self._buffer[self._at]):
-            self.is_resp = False
-        if line_end < 0 or not self.is_resp:
+        if line_end < 0:
+            self.is_resp = self._at == len(self._buffer) or self._buffer[self._at] in KINDS
             return False
-        kind, count = self._buffer[self._at], self._buffer[self._at + 1 : line_end]
-        end = line_end + 2 + (max(-2, int(count)) + 2 if kind in BULK and int(count) >= 0 else 0)
-        if end > len(self._buffer):
+        kind, count = self._buffer[self._at], self._count(line_end)
+        end = line_end + 2 + (count + 2 if kind in BULK and count >= 0 else 0)
+        if not self.is_resp or end > len(self._buffer):
             return False
         self._at = end
         self._missing += self._values(kind, count)
         return True
 
-    def _values(self, kind: int, count: bytearray) -> int:
-        """How many more values are needed after this one. An attribute stands before the value that it is about."""
-        inside = VALUES_EACH[kind] * max(0, int(count)) if kind in VALUES_EACH else 0
-        return inside - (kind != ord("|"))
+    def _count(self, line_end: int) -> int:
+        """What the head of a value says about its length; 0 where it says nothing."""
+        kind = self._buffer[self._at]
+        self.is_resp = kind in KINDS
+        if kind in LINE or not self.is_resp:
+            return 0
+        try:
+            return int(self._buffer[self._at + 1 : line_end])
+        except ValueError:  # some other protocol, or a stream without a length, which no server sends
+            self.is_resp = False
+            return 0
 
-    def _is_known(self, kind: int) -> bool:
-        return kind in LINE or kind in BULK or kind in VALUES_EACH
+    def _values(self, kind: int, count: int) -> int:
+        """How many more values are needed after this one. An attribute stands before the value that it is about."""
+        return VALUES_EACH.get(kind, 0) * max(0, count) - (kind != ATTRIBUTE)

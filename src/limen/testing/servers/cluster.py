@@ -71,6 +71,11 @@ class Cluster:
     def url(self) -> str:
         return "valkey+cluster://" + ",".join(server.address for server in self.servers[:2])
 
+    @property
+    def leaders(self) -> list[Server]:
+        """Those that are primaries now and can be asked."""
+        return [server for server in self.servers if _role(server) == b"master"]
+
     def id_of(self, server: Server) -> str:
         return str(server.ask("CLUSTER", "MYID").decode())
 
@@ -116,7 +121,7 @@ class Cluster:
     def end_move(self, slot: int, target: Server) -> None:
         """Let the target have it. Who still holds keys of the slot gives it up only when the target has told it."""
         owner = ("CLUSTER", "SETSLOT", slot, "NODE", self.id_of(target))
-        for server in [target, *(each for each in self.primaries if each is not target)]:
+        for server in [target, *(each for each in self.leaders if each is not target)]:
             wait_for(partial(server.ask, *owner), f"{server.address} knows who has slot {slot}")
 
     def move(self, slot: int, target: Server) -> None:
@@ -126,7 +131,7 @@ class Cluster:
         self.end_move(slot, target)
 
     def empty(self) -> None:
-        for server in self.primaries:
+        for server in self.leaders:
             server.ask("FLUSHALL")
 
     def heal(self) -> None:
@@ -174,6 +179,14 @@ class Cluster:
         for at, server in enumerate(self.primaries):
             first, last = at * SLOT_COUNT // count, (at + 1) * SLOT_COUNT // count - 1
             server.ask("CLUSTER", "ADDSLOTSRANGE", first, last)
+
+
+def _role(server: Server) -> object:
+    """`master`, `slave`; None when it does not say."""
+    if server.runs:
+        with contextlib.suppress(redis.RedisError, OSError):
+            return server.ask("ROLE")[0]
+    return None
 
 
 def _owners(server: Server) -> tuple[tuple[int, int, int], ...]:
