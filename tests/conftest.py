@@ -36,6 +36,7 @@ from limen.stores.base import AsyncStore
 from limen.stores.memory import MemoryStore
 from limen.stores.memory_aio import AsyncMemoryStore
 from limen.stores.valkey.aio import AsyncValkeyStore
+from limen.stores.valkey.marks import MARK_HEAD
 from limen.stores.valkey.names import Names
 from limen.stores.valkey.script import GATEWAYS, Commands, the_script
 from limen.stores.valkey.sync import ValkeyStore
@@ -179,12 +180,12 @@ OUR_KEYS = re.compile(rb"limen\{[A-Za-z0-9+/]{22}\}([A-Za-z0-9+/]{22})?(:[0-9a-f
 
 
 NOT_BUCKETS = {Names(None).tag(GATEWAYS)}
-"""Keys that say nothing of a client."""
+"""Keys that say nothing of a client, beside the marks of servers."""
 
 
 def buckets_in(store: redis.Redis) -> list[bytes]:
     """The keys of buckets and slots."""
-    return [key for key in store.scan_iter("limen{*") if key not in NOT_BUCKETS]
+    return [key for key in store.scan_iter("limen{*") if key not in NOT_BUCKETS and not key.startswith(MARK_HEAD)]
 
 
 class Door:

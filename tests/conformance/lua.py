@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Sequence
+from copy import copy
 from itertools import count
 
 import hiredis
 
 from limen.core.algorithm import Seen
 from limen.stores.base import Borrow, Charge, Lent, Op
+from limen.stores.valkey.marks import Mark, parse_mark
 from limen.stores.valkey.names import Names
-from limen.stores.valkey.script import Commands, parse_alive, parse_lent, parse_seen, the_script
+from limen.stores.valkey.script import Commands, parse_alive, parse_charged, parse_lent, parse_seen, the_script
 
 __all__ = ["START_US", "Lua"]
 
@@ -58,7 +60,23 @@ class Lua:
     def charge(self, charge: Charge, now_us: int) -> Seen:
         self._at(now_us)
         renamed = charge._replace(op=self._named(charge.op))
-        return parse_seen(self.ask(self._commands.charge(renamed)), [charge.op])[0]
+        self.charged = parse_charged(self.ask(self._commands.charge(renamed)), charge.op)
+        return self.charged.seen
+
+    def mark(self, known: bytes, fresh: bytes, now_us: int, lost_us: int = 0, slot: int = 0) -> Mark:
+        """Look at the mark in a slot."""
+        self._at(now_us)
+        return parse_mark(self.ask(self._commands.mark(slot, known, fresh, lost_us)))
+
+    def after_loss(self, lost_us: int) -> Lua:
+        """The same server, to which it is said from now on that it lost its memory then, by its own clock."""
+        told = copy(self)
+        told._commands = self._commands.after_loss(lost_us)
+        return told
+
+    def reset(self, op: Op, rule: str | None) -> None:
+        named = self._named(op)
+        self.ask(self._commands.reset(named.identity, rule, op.colocate))
 
     def beat(self, gateway: str, now_us: int) -> tuple[int, int]:
         self._at(now_us)

@@ -56,7 +56,8 @@ class Memory:
 
     def charge(self, charge: Charge, now_us: int) -> Seen:
         self._at(now_us)
-        return self._store.charge(charge)
+        self.charged = self._store.charge(charge)
+        return self.charged.seen
 
     def _at(self, now_us: int) -> None:
         self._clock.set(Fraction(now_us, US))
@@ -101,6 +102,20 @@ def test_more_than_is_there_empties_the_bucket(store: Any, limit: AnyLimit) -> N
     seen = store.charge(Charge(op._replace(cost=10**12), None, name_of(1)), START_US + 1)
     assert amount(limit, seen) == 0
     assert amount(limit, store.take([op], START_US + 1)[0]) == 0
+
+
+@every_limit
+def test_it_tells_how_much_was_taken_also_when_it_is_repeated(store: Any, limit: AnyLimit) -> None:
+    op = Op("a", "r", limit, 7)
+    store.charge(Charge(op, None, name_of(1)), START_US)
+    assert store.charged.tokens == 7
+    for _ in range(2):
+        store.charge(Charge(op, None, name_of(2)), START_US)
+        assert store.charged.tokens == 3
+    store.charge(Charge(op, None, name_of(1)), START_US)
+    assert store.charged.tokens == 7
+    store.charge(Charge(op._replace(cost=0), 0, b""), START_US)
+    assert store.charged.tokens == 0
 
 
 @every_limit

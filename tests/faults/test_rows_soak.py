@@ -12,11 +12,11 @@ from tests.soak.run import Wish, soak
 def test_F38_soak(row: Row, length: Any, tmp_path: Path) -> None:
     minutes, minute_s = length.pick(4, 10), length.pick(8.0, 45.0)
     row.of(
-        f"a random fault each minute, here {minutes - 1} of them, {minute_s:g} s apart; `./dev soak --hours H --seed S`",
+        f"{minutes - 1} random faults, {minute_s:g} s apart; `./dev soak --hours H --seed S` has one each minute",
         "memory +1 % an hour at most, files flat, no key without expiry, limits kept, no exception",
     )
     outcome = soak(Wish(minutes, 38, tmp_path, minute_s, tell=lambda line: None))
-    row.saw(**{step.fault: f"all well {well_s:.1f} s later" for step, well_s in outcome.steps})
+    row.saw(**{each.step.fault: f"all well {each.well_s:.1f} s later" for each in outcome.steps})
     row.saw(
         **{
             f"over the limit, {each['rule']}": f"{each['worst']} where {each['bound']} may be"

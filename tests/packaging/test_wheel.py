@@ -64,6 +64,8 @@ def test_the_extra_all_has_everything_that_the_others_have(metadata: Message) ->
     assert everything == {name for name, marker in found if "extra" in marker}
 
 
-def test_it_brings_the_command(wheel: zipfile.ZipFile) -> None:
+def test_it_brings_the_command_and_the_plugin_for_pytest(wheel: zipfile.ZipFile) -> None:
     (name,) = [name for name in wheel.namelist() if name.endswith("/entry_points.txt")]
-    assert "limen = limen.apps.cli:main" in wheel.read(name).decode()
+    points = wheel.read(name).decode()
+    assert "[console_scripts]\nlimen = limen.apps.cli:main" in points
+    assert "[pytest11]\nlimen = limen.testing.plugin" in points

@@ -5,12 +5,24 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.soak.plan import Step
 from tests.soak.watch import Usage
 
-__all__ = ["Outcome", "write"]
+__all__ = ["Minute", "Outcome", "write"]
+
+
+class Minute(NamedTuple):
+    """A fault and what came of it."""
+
+    step: Step
+    well_s: float
+    """Seconds until all was well again after it."""
+    degraded: int
+    """Decisions without the store."""
+    over: float
+    """Tokens over a limit in this minute, at most."""
 
 
 @dataclass
@@ -20,8 +32,7 @@ class Outcome:
     seed: int
     minutes: int
     began: str
-    steps: list[tuple[Step, float]] = field(default_factory=list)
-    """Each fault, and the seconds until all was well again after it."""
+    steps: list[Minute] = field(default_factory=list)
     decided: int = 0
     degraded: int = 0
     bounds: list[dict[str, Any]] = field(default_factory=list)
@@ -65,8 +76,9 @@ def markdown(outcome: Outcome) -> str:
                  for u in outcome.usage],
             ),
             _table(
-                ["minute", "fault", "lasted", "all well after"],
-                [[s.minute, s.fault, f"{s.seconds:g} s", f"{well_s:.1f} s"] for s, well_s in outcome.steps],
+                ["minute", "fault", "lasted", "all well after", "decided without the store", "over the limit"],
+                [[s.minute, s.fault, f"{s.seconds:g} s", f"{well_s:.1f} s", degraded, f"{over:.1f} tokens"]
+                 for s, well_s, degraded, over in outcome.steps],
             ),
         ]
     ) + "\n"  # fmt: skip

@@ -17,7 +17,7 @@ from tests.faults.fleet.gateway import hurry
 from tests.faults.fleet.spec import Load
 from tests.soak.faults import FAULTS, Scene
 from tests.soak.plan import Step, plan
-from tests.soak.report import Outcome
+from tests.soak.report import Minute, Outcome
 from tests.soak.watch import Ledger, keys_for_ever, samples_of, usage
 from tests.topologies.servers import Cluster
 
@@ -55,12 +55,15 @@ def soak(wish: Wish) -> Outcome:
     ledger = Ledger(RULES)
     with _scene(wish) as scene:
         began = time.monotonic()
-        for step in [None, *plan(wish.seed, wish.minutes)]:
-            if step:
-                outcome.steps.append((step, _happen(scene, step, outcome.failures)))
-            _rest(began, wish.minute_s * (step.minute + 1 if step else 1))
+        _rest(began, wish.minute_s)
+        _look(scene, ledger, time.monotonic() - began)
+        for step in plan(wish.seed, wish.minutes):
+            before = ledger.degraded
+            well_s = _happen(scene, step, outcome.failures)
+            _rest(began, wish.minute_s * (step.minute + 1))
             _look(scene, ledger, time.monotonic() - began)
-            wish.tell(_line(step, ledger, outcome.failures))
+            outcome.steps.append(Minute(step, well_s, ledger.degraded - before, ledger.most_over()))
+            wish.tell(_line(outcome, ledger.decided))
         _conclude(scene, ledger, outcome, wish.gateways)
     return outcome
 
@@ -103,9 +106,12 @@ def _look(scene: Scene, ledger: Ledger, second: float) -> None:
     ledger.samples += samples_of(scene.cluster.servers, second)
 
 
-def _line(step: Step | None, ledger: Ledger, failures: list[str]) -> str:
-    what = f"minute {step.minute}: {step.fault}" if step else "minute 0: nothing"
-    return f"{what}; {ledger.decided} decisions, {len(failures)} failures"
+def _line(outcome: Outcome, decided: int) -> str:
+    step, well_s, degraded, over = outcome.steps[-1]
+    return (
+        f"minute {step.minute}: {step.fault}, {step.seconds:g} s, all well {well_s:.1f} s later; {decided} decisions, "
+        f"{degraded} without the store; {over:.1f} tokens over; {len(outcome.failures)} failures"
+    )
 
 
 def _conclude(scene: Scene, ledger: Ledger, outcome: Outcome, gateways: int) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.faults.fleet.record import FORMAT
 from tests.soak.faults import FAULTS
 from tests.soak.plan import Step, plan
-from tests.soak.report import Outcome, write
+from tests.soak.report import Minute, Outcome, write
 from tests.soak.watch import Ledger, Sample, Usage, keys_for_ever, usage
 from tests.topologies.servers import Server
 
@@ -79,10 +79,12 @@ def test_too_much_let_through_is_found_and_nothing_is_kept_twice(tmp_path: Path)
     assert (ledger.decided, ledger.unhandled) == (3, ["oh"])
     with pytest.raises(AssertionError, match="key 7: 3 tokens"):
         ledger.checkers[0].check()
+    assert ledger.most_over() > 0.99
+    assert ledger.most_over() == 0, "since the last time"
 
 
 def test_the_report_says_what_failed(tmp_path: Path) -> None:
-    outcome = Outcome(5, 2, "2026-01-01", steps=[(Step(1, "primary crash", 3.5, 9), 2.0)])
+    outcome = Outcome(5, 2, "2026-01-01", steps=[Minute(Step(1, "primary crash", 3.5, 9), 2.0, 70, 3.25)])
     outcome.usage = [Usage("gateway 0", 3600.0, 0.001, 0)]
     outcome.bounds = [{"rule": "api", "worst": "1 %", "bound": "10 %", "admissions": 5}]
     assert write(outcome, tmp_path).read_text().startswith("# Soak, seed 5: passed")
@@ -90,6 +92,6 @@ def test_the_report_says_what_failed(tmp_path: Path) -> None:
     page = write(outcome, tmp_path).read_text()
     assert page.startswith("# Soak, seed 5: FAILED")
     assert "**3 keys never expire**" in page
-    assert "| 1 | primary crash | 3.5 s | 2.0 s |" in page
+    assert "| 1 | primary crash | 3.5 s | 2.0 s | 70 | 3.2 tokens |" in page
     document = json.loads((tmp_path / "report.json").read_text())
     assert (document["passed"], document["seed"], document["failures"]) == (False, 5, ["3 keys never expire"])

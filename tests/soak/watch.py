@@ -53,6 +53,7 @@ class Ledger:
     def __init__(self, rules: list[dict[str, Any]]) -> None:
         self.rules = [Rule(**rule) for rule in rules]
         self.checkers = [IntervalChecker(rule) for rule in self.rules]
+        self._since = [IntervalChecker(rule) for rule in self.rules]
         self.decided = self.degraded = self.refused_open = 0
         self.unhandled: list[str] = []
         self.samples: list[Sample] = []
@@ -66,7 +67,8 @@ class Ledger:
             self.degraded += each.source == "local_share" or each.reason == "store_unavailable"
             self.refused_open += each.status == 503 and self.rules[each.rule].on_failure == "open"
             if each.allowed:
-                self.checkers[each.rule].admitted(each.client, each.cost, each.invoked_us, each.completed_us)
+                for checker in (self.checkers[each.rule], self._since[each.rule]):
+                    checker.admitted(each.client, each.cost, each.invoked_us, each.completed_us)
         file.unlink()
         self.unhandled += told["unhandled"]
         inside = told["inside"]
@@ -76,6 +78,12 @@ class Ledger:
         """Forget what can matter no more."""
         for checker in self.checkers:
             checker.settle(now_us() - SETTLE_US)
+
+    def most_over(self) -> float:
+        """Tokens over the limit since this was asked for the last time, at most, by any rule."""
+        worst = [float(found.tokens) for checker in self._since if (found := checker.worst())]
+        self._since = [IntervalChecker(rule) for rule in self.rules]
+        return max([0.0, *worst])
 
 
 def samples_of(servers: Iterable[Server], second: float) -> list[Sample]:

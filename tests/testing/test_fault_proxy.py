@@ -130,6 +130,17 @@ async def test_two_replies_change_places(proxy: FaultProxy, call: Call) -> None:
     assert proxy.counts.swapped == 1
 
 
+async def test_a_reply_that_waits_for_another_in_vain_goes_on_when_it_is_healed(proxy: FaultProxy, call: Call) -> None:
+    caller = await call()
+    proxy.reorder()
+    caller.ask(1)
+    assert await silent_for(caller, 0.02)
+    proxy.heal()
+    assert await caller.answers(1) == [1]
+    caller.ask(2, 3)
+    assert await caller.answers(2) == [2, 3]
+
+
 async def test_delay_is_for_replies_keeps_the_order_and_does_not_add_up(proxy: FaultProxy, call: Call) -> None:
     caller = await call()
     proxy.delay(0.05, jitter=0.05)

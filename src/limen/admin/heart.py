@@ -11,7 +11,7 @@ from limen.admin.records import Gateway, Heard
 from limen.admin.repeating import Repeating
 from limen.errors import LimenError
 
-__all__ = ["BEAT_S", "Heart"]
+__all__ = ["BEAT_S", "Heart", "Others"]
 
 BEAT_S = 2.0
 JITTER = 0.25

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
@@ -27,6 +28,7 @@ async def examine_all(settings: Shared, ports: Iterable[Listen]) -> list[Finding
     """
     found = await _store(settings.store, settings.deadline_ms)
     found.append(await _rules_database(settings.rules_db))
+    found.append(_saved(settings.state, settings.rules_db or DEFAULT_RULES_DB))
     return [*found, *map(_port, ports), *_libraries()]
 
 
@@ -84,6 +86,30 @@ async def _is_made(url: str) -> bool:
         return await database.is_made()
     finally:
         await database.close()
+
+
+def _saved(folder: Path | None, url: str) -> Finding:
+    """What a gateway on this machine would start from while the database is away."""
+    from limen.admin.last_good import LastGood
+
+    if folder is None:
+        return warn("state", "there is no folder for the last good rules", "name one with --state")
+    disk = LastGood(folder, url)
+    if not _can_write(folder):
+        advice = "let this user write there, or name another folder with --state"
+        return warn("state", f"the last good rules cannot be saved in {folder}", advice)
+    if not disk.is_there:
+        return ok("state", f"no rules of this database have been saved in {folder} yet")
+    try:
+        return ok("state", f"{disk.path} holds revision {disk.load().snapshot.revision} of the rules")
+    except RulesUnavailable as error:
+        return warn("state", str(error), "a gateway writes it anew when it next loads rules")
+
+
+def _can_write(folder: Path) -> bool:
+    """Whether files can be made there, or the folder itself."""
+    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
 
 def _port(listen: Listen) -> Finding:

@@ -21,7 +21,7 @@ the buckets of an empty server began with, so the two do not add up. In an outag
 Not in the number, because only a clock, a head count or the demand bounds them: `Bound.besides` says them in words.
 
 - k of N gateways cut off while the others are not: they admit k/N of the limit besides, for as long as it lasts. When
-  they return they go on by their shares for half a second and pay ten times a second (`engine.debts`), so for a tenth
+  they return they go on by their shares for a moment and pay ten times a second (`engine.debts`), so for a tenth
   of a second that is so too: `Bound.untold`, and what shares that were saved up give away in it.
 - More gateways than anybody counted: G instead of N admit G/N of the limit while the store is away.
 - After a failover, what a gateway admits before another has told what it last saw there.

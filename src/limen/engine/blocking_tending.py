@@ -8,7 +8,8 @@ from math import inf
 from typing import cast
 from uuid import uuid4
 
-from limen.engine.debts import Debt, Debts
+from limen.engine.debt import Debt
+from limen.engine.debts import Debts
 from limen.engine.fleet import Fleet
 from limen.engine.local_shares import LocalShares
 from limen.engine.tending import BEAT_S
@@ -77,11 +78,11 @@ class BlockingTending:
         """
         assert debt.charge is not None
         try:
-            self._store.charge(debt.charge)
+            charged = self._store.charge(debt.charge)
         except BaseException:
             self._debts.failed(debt)
             raise
-        self._debts.settled(debt)
+        self._debts.settled(debt, charged.tokens)
 
     def begin_after_fork(self) -> None:
         """A child is another gateway."""

@@ -28,85 +28,23 @@ from threading import Lock
 from limen.core.algorithm import Seen
 from limen.core.concurrency import SlotLimit
 from limen.core.limit import Limit
-from limen.core.share import owed, used_after
+from limen.engine.debt import Debt
 from limen.engine.deny_cache import Key
 from limen.engine.fleet import Fleet
+from limen.engine.recent import Recent
 from limen.rules.ruleset import RuleSet
 from limen.stores.base import Charge, Op
 from limen.stores.fork import begin_anew_after_fork
 
-__all__ = ["Debt", "Debts", "Recent"]
+__all__ = ["Debts"]
 
 GRACE_US = 1_000_000
 """Longer than the first to return is ahead of the last, when all can be reached again."""
-GRACE_PAUSE_US = 100_000
-"""How often it pays meanwhile, for each bucket: from the first moment on."""
-LONG_AGO_US = -(2**62)
+PAUSE_US = 100_000
+"""How often it pays for each bucket, meanwhile and when there was too little in it: from the first moment on."""
 NAME_BYTES = 16
 NAMED_US = 540_000_000
 """How long a charge is repeated: a store knows for ten minutes which ones it made."""
-
-
-class Debt:
-    """What is owed to one bucket."""
-
-    __slots__ = (
-        "asked_us", "at_us", "busy", "charge", "left", "named_us", "op", "paid_us", "shard", "share", "spent",
-        "unasked_us", "used", "used_us",
-    )  # fmt: skip
-
-    def __init__(self, op: Op) -> None:
-        self.op = op
-        self.spent = 0
-        """Whole tokens that were admitted without the store and are not charged yet."""
-        self.used = 0.0
-        """What is used of this gateway's part, in tokens, at `used_us`."""
-        self.used_us = 0
-        self.share: Limit | None = None
-        """This gateway's part, since something was spent of it."""
-        self.shard = ""
-        """The server that did not answer then."""
-        self.unasked_us = self.paid_us = LONG_AGO_US
-        """When nobody could ask for it last, or could again for the first time; and when it was paid for last."""
-        self.left: Seen | None = None
-        """What was left in it at `at_us`, as the store itself said."""
-        self.at_us = 0
-        self.charge: Charge | None = None
-        """What the store is asked for, or was asked for without an answer."""
-        self.busy = False
-        """Whether somebody is asking: what others ask after that is decided after that."""
-        self.asked_us = self.named_us = 0
-        """When it was asked for last, and under this name for the first time."""
-
-    @property
-    def is_paid(self) -> bool:
-        return not self.spent and self.left is None and self.charge is None
-
-    def spend(self, cost: int, share: Limit, used: float, now_us: int, shard: str) -> None:
-        """The local share has admitted it. `used` is what was used of this part before the first time."""
-        if self.share is None:
-            self.used, self.used_us = used, now_us
-        self.share, self.shard = share, shard
-        self.used = used_after(self.used, now_us - self.used_us, share, cost)
-        self.used_us = now_us
-        self.spent += cost
-
-    def take_owed(self, now_us: int) -> int:
-        """What is owed for all that; it is asked for from now on."""
-        spent, self.spent = self.spent, 0
-        if not spent or self.share is None:
-            return 0
-        tokens = owed(spent, used_after(self.used, now_us - self.used_us, self.share, 0))
-        self.used = max(0.0, self.used - tokens)
-        return tokens
-
-    def most_left(self, now_us: int) -> int | None:
-        """What can be in it by now at most, in the unit of what is seen; None when nobody knows."""
-        if self.left is None:
-            return None
-        limit = self.op.limit
-        most = limit.later(self.left, now_us - self.at_us, limit.capacity, limit.capacity)
-        return most if most is None or isinstance(most, int) else int(most[0])
 
 
 class Debts:
@@ -138,17 +76,21 @@ class Debts:
         self._lock = Lock()
         begin_anew_after_fork(self)
 
-    def spent(self, op: Op, share: Limit, parts: int, shard: str) -> None:
-        """The local share has admitted it.
+    def spent(self, op: Op, share: Limit, parts: int) -> None:
+        """The local share has admitted it, in an outage.
 
         Args:
             share: this gateway's part of the limit.
             parts: how many there are.
-            shard: the server that did not answer.
         """
         used = (op.limit.capacity - self._recent.remaining(op)) / parts
         with self._lock:
-            self._debt(op).spend(op.cost, share, used, self._now_us(), shard)
+            self._debt(op).spend(op.cost, share, used, self._now_us())
+
+    def missed(self, op: Op) -> None:
+        """The local share has admitted it, though the store answers others."""
+        with self._lock:
+            self._debt(op).firm += op.cost
 
     def lower(self, op: Op, left: Seen, at_us: int) -> None:
         """The store may have forgotten that it left `left` in this bucket at `at_us`."""
@@ -172,16 +114,14 @@ class Debts:
                 if concerned(debt.op.identity, debt.op.colocate):
                     debt.unasked_us = now_us
 
-    def settling(self, ops: Sequence[Op]) -> str | None:
-        """The server that other gateways may not have paid yet, if one of these has to wait for that."""
-        for op in ops:
-            debt = self.entries.get(_key(op))
-            if debt is not None and self._in_grace(debt, self._now_us()):
-                return debt.shard
-        return None
+    def settling(self, ops: Sequence[Op]) -> bool:
+        """Whether other gateways may not have paid yet what they owe to one of these."""
+        debts = [self.entries.get(_key(op)) for op in ops]
+        return any(debt is not None and self._in_grace(debt, self._now_us()) for debt in debts)
 
     def due(self, ops: Sequence[Op]) -> Debt | None:
-        """A debt to pay before these are asked for. Whoever gets it says how that went: `settled` or `failed`."""
+        """A debt to pay before these are asked for. Whoever gets it says how that went: `settled` or `failed`. One that
+        the bucket was too empty for comes again a little later."""
         with self._lock:
             for op in ops:
                 debt = self.entries.get((op.identity, op.rule))
@@ -194,16 +134,15 @@ class Debts:
         with self._lock:
             return [debt for debt in list(islice(self.entries.values(), count)) if self._take_up(debt)]
 
-    def settled(self, debt: Debt) -> None:
-        """The store has done it."""
+    def settled(self, debt: Debt, tokens: int) -> None:
+        """The store has done it, and there were so many tokens to take."""
         with self._lock:
             self.paid += 1
-            debt.paid_us = self._now_us()
-            if debt.charge is not None and debt.charge.most is not None and debt.at_us <= debt.asked_us:
-                debt.left = None
-            debt.charge, debt.busy = None, False
+            debt.charged(tokens, self._now_us())
             if debt.is_paid and not self._in_grace(debt, debt.asked_us):
                 self.entries.pop(_key(debt.op), None)
+            elif _key(debt.op) in self.entries:
+                self.entries.move_to_end(_key(debt.op))
 
     def failed(self, debt: Debt) -> None:
         """Nobody knows whether the store has done it: it is owed still, under the same name, and others come first."""
@@ -247,7 +186,7 @@ class Debts:
         """Make up the charge of a debt; False when somebody is at it already, or nothing is owed any more."""
         now_us = self._now_us()
         in_grace = self._in_grace(debt, now_us)
-        if debt.busy or (in_grace and now_us - debt.paid_us < GRACE_PAUSE_US):
+        if debt.busy or ((in_grace or debt.short) and now_us - debt.paid_us < PAUSE_US):
             return False
         debt.asked_us = now_us
         debt.charge = self._charge(debt)
@@ -275,63 +214,6 @@ class Debts:
         if not tokens and most is None:
             return None
         return Charge(debt.op._replace(cost=tokens), most, urandom(NAME_BYTES) if tokens else b"")
-
-
-class Recent:
-    """Buckets that the store admitted something from in the last ten to twenty seconds, and what was in them then.
-
-    Writing it down is on the path of every request: who is in a hurry does what `note` does without calling it.
-
-    Args:
-        most: how many are remembered, twice at most; of more, the last ones.
-    """
-
-    PERIOD_US = 10_000_000
-
-    def __init__(self, most: int = 50_000) -> None:
-        self.admitted: dict[Key, tuple[Op, Seen, int]] = {}
-        """What was asked, what was seen before that, and when it was asked."""
-        self.turns_us = 0
-        """When to call `turn`."""
-        self._before: dict[Key, tuple[Op, Seen, int]] = {}
-        self._most = most
-        self._full_us = 0
-
-    def note(self, op: Op, seen: Seen, asked_us: int) -> None:
-        """The store has taken the cost of `op` from what it saw."""
-        if asked_us >= self.turns_us:
-            self.turn(asked_us)
-        self.admitted[op.identity, op.rule] = op, seen, asked_us
-
-    def turn(self, now_us: int) -> None:
-        """Forget what was before, when it is old or when there is too much; and look again soon."""
-        if now_us >= self._full_us or len(self.admitted) >= self._most:
-            self._before, self.admitted = self.admitted, {}
-            self._full_us = now_us + self.PERIOD_US
-        self.turns_us = now_us + self.PERIOD_US // 100
-
-    def concerning(self, concerned: Callable[[str, str], bool]) -> list[tuple[Op, Seen, int]]:
-        """Of those whose identity and label are concerned: the operation, what was left after it, and when."""
-        known = {**self._before, **self.admitted}
-        return [
-            (op, op.limit.after(seen, op.cost), at_us)
-            for op, seen, at_us in known.values()
-            if concerned(op.identity, op.colocate)
-        ]
-
-    def remaining(self, op: Op) -> int:
-        """Whole tokens that were left in a bucket when something was admitted from it last; 0 when nobody knows."""
-        known = self.admitted.get(_key(op)) or self._before.get(_key(op))
-        if known is None or known[0].limit != op.limit:
-            return 0
-        before, seen, _ = known
-        return min(op.limit.capacity, op.limit.remaining(op.limit.after(seen, before.cost)))
-
-    def forget(self, identity: str, rule: str | None) -> None:
-        """Forget one bucket, or all buckets of an identity."""
-        for known in (self.admitted, self._before):
-            for key in [key for key in list(known) if key[0] == identity and rule in (None, key[1])]:
-                known.pop(key, None)
 
 
 def _key(op: Op) -> Key:

@@ -12,7 +12,7 @@ from limen.core.events import Observer
 from limen.core.limit import Limit
 from limen.engine.clock import Clock, SystemClock
 from limen.engine.conclude import conclude, conclude_any, conclude_banned, conclude_one, no_limit, undecided
-from limen.engine.debts import Debts, Recent
+from limen.engine.debts import Debts
 from limen.engine.deny_cache import DenyCache
 from limen.engine.drill import Drill
 from limen.engine.explain import Explanation, explain
@@ -21,6 +21,7 @@ from limen.engine.lease import Lease
 from limen.engine.leases import Leases
 from limen.engine.local_shares import LocalShares
 from limen.engine.plan import Plan, find_rule, plain_rules, plan_check
+from limen.engine.recent import Recent
 from limen.errors import StoreError, UsageError
 from limen.rules.key import identity_of_client
 from limen.rules.model import Rule
@@ -37,6 +38,8 @@ Question = tuple[str, str] | tuple[str, str, int]
 """Client, rule, and the cost if it is not 1."""
 
 SETTLING = "settling"
+MISSES = ("timeout", "overload")
+"""A server that answers others: this is no outage."""
 
 log = logging.getLogger("limen")
 
@@ -276,9 +279,8 @@ class Deciding:
         Raises:
             StoreError: other gateways may not have told the store yet what they admitted meanwhile.
         """
-        shard = self._debts.settling(ops)
-        if shard is not None:
-            raise StoreError("the gateways tell the store what they admitted without it", SETTLING, shard)
+        if self._debts.settling(ops):
+            raise StoreError("the gateways tell the store what they admitted without it", SETTLING)
 
     def _without_store(self, plan: Plan, error: StoreError, now_us: int, *, spend: bool = True) -> Decision:
         """The decision, when the store did not give one: by the local share, or 503 for rules that must hold."""
@@ -295,12 +297,19 @@ class Deciding:
         if spend and decision.allowed and self._can_settle:
             for op, part, level in zip(plan.ops, shared, levels, strict=True):
                 if op.cost and part.limit.allows(level, op.cost):
-                    self._debts.spent(op, cast("Limit", part.limit), self._shares.count, shard)
-        if error.kind != SETTLING and self._debts.entries:
+                    self._owes(op, cast("Limit", part.limit), error.kind)
+        if self._debts.entries and error.kind not in (SETTLING, *MISSES):
             self._debts.unasked(plan.ops, now_us)
         if decision.policy is None:
             return decision
         return decision._replace(limit=decision.policy.quota)
+
+    def _owes(self, op: Op, share: Limit, kind: str) -> None:
+        """The local share has admitted it."""
+        if kind in MISSES:
+            self._debts.missed(op)
+        else:
+            self._debts.spent(op, share, self._shares.count)
 
     def _explained(self, request: Request, plan: Plan, seen: Sequence[Seen], now_us: int) -> Explanation:
         """Why a request would be decided as it would, from what the store has seen."""

@@ -11,10 +11,10 @@ from os import urandom
 from threading import Lock
 
 from limen.core.loans import Claim
-from limen.engine.debts import Recent
 from limen.engine.deny_cache import DenyCache, Key
 from limen.engine.fleet import Fleet
 from limen.engine.lease import Lease
+from limen.engine.recent import Recent
 from limen.stores.base import Borrow, Lent
 from limen.stores.fork import begin_anew_after_fork
 

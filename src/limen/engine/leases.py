@@ -22,12 +22,12 @@ from limen.core.heavy_hitters import HeavyHitters
 from limen.core.lease import LeaseTerms
 from limen.core.limit import Limit
 from limen.engine.conclude import conclude, conclude_one
-from limen.engine.debts import Recent
 from limen.engine.deny_cache import DenyCache, Key
 from limen.engine.fleet import Fleet
 from limen.engine.lease import Lease
 from limen.engine.lease_book import FAR, LeaseBook
 from limen.engine.plan import Plan
+from limen.engine.recent import Recent
 from limen.rules.model import Rule
 from limen.rules.ruleset import RuleSet
 from limen.stores.base import Op
@@ -40,6 +40,8 @@ WINDOW_US = 500_000
 COUNTED = 1024
 MOST_HELD = 4096
 LOOK_AGAIN_US = 20_000
+BACK_AT_ONCE = 8
+"""So many are given back at a time: with code that blocks, somebody waits for it."""
 BY_THE_STORE = ("store", "deny_cache")
 """Sources of refusals that say how much is in a bucket."""
 CHARGED = ("store", "lease")
@@ -184,9 +186,11 @@ class Leases(LeaseBook):
         return self._give_back([key for key in keys if key in self.held])
 
     def _cooled(self, now_us: int) -> list[Lease]:
-        asked = self._give_back([key for key, lease in self.held.items() if now_us >= lease.due_us])
-        next_us = min((lease.due_us for lease in self.held.values()), default=FAR)
-        self.due_us = max(next_us, now_us + LOOK_AGAIN_US) if self.held else FAR
+        due = [key for key, lease in self.held.items() if now_us >= lease.due_us]
+        asked = self._give_back(due[:BACK_AT_ONCE])
+        if len(due) <= BACK_AT_ONCE:
+            next_us = min((lease.due_us for lease in self.held.values()), default=FAR)
+            self.due_us = max(next_us, now_us + LOOK_AGAIN_US) if self.held else FAR
         return asked
 
 

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Sequence
 from typing import cast
 from uuid import uuid4
 
-from limen.engine.debts import Debt, Debts
+from limen.engine.debt import Debt
+from limen.engine.debts import Debts
 from limen.engine.fleet import Fleet
 from limen.engine.local_shares import LocalShares
 from limen.errors import StoreError
@@ -68,11 +69,11 @@ class Tending:
         """
         assert debt.charge is not None
         try:
-            await self._store.charge(debt.charge)
+            charged = await self._store.charge(debt.charge)
         except BaseException:
             self._debts.failed(debt)
             raise
-        self._debts.settled(debt)
+        self._debts.settled(debt, charged.tokens)
 
     async def _beat_on(self) -> None:
         while True:

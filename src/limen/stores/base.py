@@ -22,6 +22,7 @@ __all__ = [
     "AsyncStore",
     "Borrow",
     "Charge",
+    "Charged",
     "Lent",
     "Op",
     "SharedStore",
@@ -76,7 +77,7 @@ class Charge(NamedTuple):
     """What a bucket is charged with afterwards: for what was admitted without the store, or forgotten by it.
 
     `store.charge(charge)` takes `op.cost` tokens, or as many as there are, once for each name; then no more than `most`
-    is left. It answers what is there. It is optional on a store of your own; without it nothing is settled.
+    is left. It answers what was `Charged`. It is optional on a store of your own; without it nothing is settled.
     """
 
     op: Op
@@ -84,6 +85,15 @@ class Charge(NamedTuple):
     """In the unit of `seen[0]`: ticks of a token bucket, else whole tokens. None: no such bound."""
     name: bytes
     """16 random bytes, or none when `op.cost` is 0."""
+
+
+class Charged(NamedTuple):
+    """What came of it."""
+
+    tokens: int
+    """Whole tokens that were taken under that name, now or when it was charged before."""
+    seen: Seen
+    """What is in the bucket afterwards."""
 
 
 class Slot(NamedTuple):
@@ -148,7 +158,7 @@ class AsyncStore(Protocol):
 class AsyncSharedStore(AsyncStore, Protocol):
     """What a store that many processes share can do besides; a store of your own may leave it out."""
 
-    async def charge(self, charge: Charge) -> Seen:
+    async def charge(self, charge: Charge) -> Charged:
         """Charge a bucket for what was admitted without the store, or forgotten by it."""
 
     async def borrow(self, borrow: Borrow) -> Lent:
@@ -189,7 +199,7 @@ class Store(Protocol):
 class SharedStore(Store, Protocol):
     """What a store that many processes share can do besides, for code that blocks."""
 
-    def charge(self, charge: Charge) -> Seen: ...
+    def charge(self, charge: Charge) -> Charged: ...
 
     def borrow(self, borrow: Borrow) -> Lent: ...
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from threading import Lock
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from limen.core.calendar_window import CalendarWindow
 from limen.core.concurrency import SlotsSeen
 from limen.core.limit import Limit
 from limen.core.token_bucket import level_of, settle
-from limen.stores.base import Borrow, Charge, Lent, Op, Slot, bucket_name, bucket_names
+from limen.stores.base import Borrow, Charge, Charged, Lent, Op, Slot, bucket_name, bucket_names
 from limen.stores.fork import begin_anew_after_fork
 from limen.stores.memory_cells import Cells, Key
 from limen.stores.memory_charges import MadeCharges, amount_of, drained, unit_of
@@ -145,21 +145,30 @@ class MemoryStore:
             self._loans.write(found.key, settled, claim, tokens, now_us)
             return Lent(tokens, settled.kept, limit.raised(limit.after(level, tokens), found.grant.tokens))
 
-    def charge(self, charge: Charge) -> Seen:
+    def charge(self, charge: Charge) -> Charged:
         """Take what was admitted elsewhere, or as much of it as is there, once; then leave no more than so much."""
         op, most, name = charge
         with self._lock:
             now_us = self._now_us()
             found = self._look(op._replace(cost=0), now_us)
             there, unit = amount_of(found.seen), unit_of(op)
-            due = op.cost * unit if op.cost and self._charges.first((found.key, name), now_us) else 0
+            due, taken = self._due((found.key, name), op.cost, there // unit, now_us)
+            due *= unit
             amount = max(min(due, there), 0 if most is None else there - most)
             own, tokens = drained(amount, amount_of(found.own), found.grant.tokens, unit)
             if tokens:
                 self._grants[found.key] = found.grant._replace(tokens=found.grant.tokens - tokens)
             if own:
                 self._lower(found, own)
-            return self._look(op._replace(cost=0), now_us).seen
+            return Charged(taken, self._look(op._replace(cost=0), now_us).seen)
+
+    def _due(self, name: Hashable, cost: int, there: int, now_us: int) -> tuple[int, int]:
+        """What is to be taken, and how much of it is there; or nothing, and what was taken under that name before."""
+        made = self._charges.taken(name, now_us) if cost else 0
+        if made is not None:
+            return 0, made
+        self._charges.make(name, min(cost, there), now_us)
+        return cost, min(cost, there)
 
     def beat(self, gateway: str) -> tuple[int, int]:
         """There is nobody else."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from limen.core.algorithm import Seen
 from limen.core.concurrency import SlotsSeen
 from limen.core.limit import Limit
-from limen.stores.base import Borrow, Charge, Lent, Op, Slot
+from limen.stores.base import Borrow, Charge, Charged, Lent, Op, Slot
 from limen.stores.memory import MemoryStore
 
 __all__ = ["AsyncMemoryStore"]
@@ -41,7 +41,7 @@ class AsyncMemoryStore:
     async def borrow(self, borrow: Borrow) -> Lent:
         return self.local.borrow(borrow)
 
-    async def charge(self, charge: Charge) -> Seen:
+    async def charge(self, charge: Charge) -> Charged:
         return self.local.charge(charge)
 
     async def beat(self, gateway: str) -> tuple[int, int]:

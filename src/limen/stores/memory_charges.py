@@ -16,26 +16,29 @@ MOST_REMEMBERED = 100_000
 
 
 class MadeCharges:
-    """The names of charges that were made within the last ten minutes; of the latest, when there are very many."""
+    """The charges that were made within the last ten minutes; of the latest, when there are very many."""
 
     def __init__(self) -> None:
-        self._until_us: OrderedDict[Hashable, int] = OrderedDict()
+        self._made: OrderedDict[Hashable, tuple[int, int]] = OrderedDict()
+        """By name: until when it is remembered, and how many tokens were taken."""
 
-    def first(self, name: Hashable, now_us: int) -> bool:
-        """Whether it is made for the first time."""
-        if self._until_us.get(name, 0) > now_us:
-            return False
-        while self._until_us and (len(self._until_us) >= MOST_REMEMBERED or self._oldest_us() <= now_us):
-            self._until_us.popitem(last=False)
-        self._until_us.pop(name, None)
-        self._until_us[name] = now_us + MEMORY_US
-        return True
+    def taken(self, name: Hashable, now_us: int) -> int | None:
+        """How many tokens were taken under a name; None when it was not charged."""
+        until_us, tokens = self._made.get(name, (0, 0))
+        return tokens if until_us > now_us else None
+
+    def make(self, name: Hashable, tokens: int, now_us: int) -> None:
+        """So many are taken under this name."""
+        while self._made and (len(self._made) >= MOST_REMEMBERED or self._oldest_us() <= now_us):
+            self._made.popitem(last=False)
+        self._made.pop(name, None)
+        self._made[name] = now_us + MEMORY_US, tokens
 
     def clear(self) -> None:
-        self._until_us.clear()
+        self._made.clear()
 
     def _oldest_us(self) -> int:
-        return next(iter(self._until_us.values()))
+        return next(iter(self._made.values()))[0]
 
 
 def unit_of(op: Op) -> int:

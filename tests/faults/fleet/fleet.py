@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from limen.engine.debts import GRACE_US
 from tests.faults.fleet.findings import Findings, Phase, Told
 from tests.faults.fleet.gateway import Gateway
 from tests.faults.fleet.spec import Load, Spec
@@ -28,6 +29,7 @@ __all__ = ["Fleet"]
 
 PATIENCE_S = 60.0
 LOOK_S = 0.02
+SETTLED_S = 2 * GRACE_US / 1_000_000
 
 
 class Fleet:
@@ -121,6 +123,15 @@ class Fleet:
     def up(self) -> bool:
         """Whether every gateway that is not frozen holds every shard to be up."""
         return all(set(states.values()) <= {"up"} for states in self.all("shards"))
+
+    def away(self) -> bool:
+        """Whether every gateway that is not frozen holds some shard to be down."""
+        return all("down" in states.values() for states in self.all("shards"))
+
+    def settle(self) -> None:
+        """Until gateways that returned have told each other what they admitted meanwhile: a phase of its own."""
+        self.phase("settling")
+        self.more(SETTLED_S)
 
     def report(self) -> None:
         """Let the gateways write down what they decided until now. Done by `end` at the latest."""

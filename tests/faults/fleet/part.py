@@ -56,6 +56,10 @@ class Part:
         }  # fmt: skip
         return {name: round(us / 1000, 3) for name, us in named.items()}
 
+    def slowest_beyond_lateness_ms(self) -> float:
+        """The longest that a decision took beyond twice what the event loop was late meanwhile."""
+        return max((2 * self.own_us(each) - each.took_us for each in self.found), default=0) / 1000
+
     def own_us(self, each: Record) -> int:
         """How long a decision took, without what the event loop was late."""
         return each.took_us - self._late[each.gateway].within(each.invoked_us, each.completed_us)

@@ -179,3 +179,14 @@ def test_a_name_that_nobody_knows_holds_up_nobody(caplog: pytest.LogCaptureFixtu
         with pytest.raises(StoreError, match=r"valkey://limen\.invalid:6379/0 cannot be reached") as caught:
             take(opened)
         assert caught.value.kind == "down"
+
+
+async def test_one_late_answer_is_enough_when_no_other_comes(own_valkey: ValkeyServer, until: Until) -> None:
+    with started(f"valkey://127.0.0.1:{own_valkey.port}", deadline_ms=5) as store:
+        await until(lambda: store.state == "up")
+        own_valkey._process.send_signal(signal.SIGSTOP)
+        with pytest.raises(StoreError):
+            store.take([op()])
+        await until(lambda: store.node.breaker.is_open)
+        own_valkey._process.send_signal(signal.SIGCONT)
+        await until(lambda: store.state == "up")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from limen.apps.cli import DONE, NO, UNREACHABLE
@@ -24,6 +26,7 @@ def doctor(
     host: str = "127.0.0.1",
     port: Whole = 8080,
     admin_port: Whole = 8090,
+    state: Path | None = None,
     as_json: AsJson = False,
 ) -> int:
     """Check the store, the rules database and this machine; a line for each check, with what to do.
@@ -37,14 +40,16 @@ def doctor(
         host: Address that a gateway would listen on.
         port: Its port.
         admin_port: Port of the service.
+        state: Folder for the last good rules, as the gateways have it.
         as_json: Print JSON.
     """
     import asyncio
 
     from limen.apps.doctor import examine_all
-    from limen.apps.settings import Shared
+    from limen.apps.settings import Shared, default_state
 
-    settings = Shared(store=store, rules_db=rules_db, deadline_ms=deadline_ms)
+    folder = state or default_state(os.environ)
+    settings = Shared(store=store, rules_db=rules_db, deadline_ms=deadline_ms, state=folder)
     ports = [listen(host, port), listen(host, admin_port)]
     logging.getLogger("limen.store").setLevel(logging.ERROR)  # what it would say is among the findings
     found = asyncio.run(examine_all(settings, ports))

@@ -13,6 +13,7 @@ from limen.stores.base import Op
 from limen.stores.valkey.asking import NO_ROUTES, Question
 from limen.stores.valkey.endpoint import Target
 from limen.stores.valkey.link import Reply
+from limen.stores.valkey.memory_loss import Marker
 from limen.stores.valkey.node import Node
 from limen.stores.valkey.operations import Operations
 from limen.stores.valkey.per_loop import PerLoop
@@ -62,7 +63,10 @@ class AsyncValkeyStore(Operations):
         node = self._nodes.by_thread.get(get_ident())
         if node is None or not node.loop.is_running():
             node = await self._nodes.begun()
-        command, loads = self._commands.take(ops), node.loads
+        commands = self._commands
+        if self.memory.young:
+            commands = self.memory.commands(commands, node.shard, ops)
+        command, loads = commands.take(ops), node.loads
         reply = await node.ask(command)
         if type(reply) is int and reply >= 0 and len(ops) == 1 and type(ops[0].limit) is Limit:
             return (reply,)  # one token bucket: the common case, without a detour
@@ -87,7 +91,12 @@ class AsyncValkeyStore(Operations):
     def _open(self) -> Node:
         sentinels = self._target.kind == "sentinel"
         place = Sentinels(self._target).locate if sentinels else self._target.login
-        return Node(place, self._deadline_s, self._commands.load, on_return=self._returned)
+        marker = Marker(self.memory, lambda: self._commands, lambda: [0])
+        load, returned = self._commands.load, self._returned
+        return Node(place, self._deadline_s, load, on_return=returned, marker=marker, delays=self.delays)
+
+    def _shard_of(self, key: bytes) -> str:
+        return self._nodes.here().shard
 
     def _returned(self) -> None:
         tell(self.on_return, lambda identity, label: True)

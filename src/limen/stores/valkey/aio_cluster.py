@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from limen.core.algorithm import Seen
 from limen.stores.base import Op
 from limen.stores.valkey.apart import Apart
-from limen.stores.valkey.cluster import Cluster
+from limen.stores.valkey.cluster import Cluster, Marks
 from limen.stores.valkey.endpoint import Target
 from limen.stores.valkey.errand import Errand
 from limen.stores.valkey.giving import Givings
@@ -56,7 +56,7 @@ class AsyncClusterStore(Operations):
 
     async def take(self, ops: Sequence[Op]) -> Sequence[Seen]:
         if len(ops) == 1:
-            return parse_seen(await self._ask(self._key(ops[0]), self._commands.take(ops)), ops)
+            return parse_seen(await self._ask(self._key(ops[0]), self._commands_for(ops[0]).take(ops)), ops)
         cluster = await self._here()
         parts = split(ops, self._slot)
         if len(parts) == 1:
@@ -64,7 +64,7 @@ class AsyncClusterStore(Operations):
                 return await self._take_at_once(cluster, ops)
             except KeysApart:
                 parts = by_key(parts[0], self._key)
-        return await Apart(cluster, self._commands, self.givings).take(parts, len(ops))
+        return await Apart(cluster, self._commands, self.givings, self.memory).take(parts, len(ops))
 
     def atomic(self, ops: Sequence[Op]) -> bool:
         """Whether they lie in one slot."""
@@ -77,7 +77,7 @@ class AsyncClusterStore(Operations):
 
     async def _take_at_once(self, cluster: Cluster, ops: Sequence[Op]) -> Sequence[Seen]:
         one_key = len({(op.identity, op.colocate) for op in ops}) == 1
-        errand = Errand(cluster, self._slot(ops[0]), self._commands.take(ops), one_key=one_key)
+        errand = Errand(cluster, self._slot(ops[0]), self._commands_for(ops[0]).take(ops), one_key=one_key)
         return parse_seen(await errand.run(), ops)
 
     async def _here(self) -> Cluster:
@@ -88,7 +88,11 @@ class AsyncClusterStore(Operations):
         return slot_of(self._key(op))
 
     def _open(self) -> Cluster:
-        return Cluster(self._target, self._deadline_s, self._commands.load, self._returned)
+        marks = Marks(self.memory, lambda: self._commands, self.delays)
+        return Cluster(self._target, self._deadline_s, self._commands.load, self._returned, marks)
+
+    def _shard_of(self, key: bytes) -> str:
+        return self._clusters.here().shard_of(slot_of(key))
 
     def _returned(self, slots: Callable[[int], bool]) -> None:
         key = self._commands.names.key

@@ -12,6 +12,7 @@ from limen.stores.base import Op
 from limen.stores.valkey.cluster import Cluster
 from limen.stores.valkey.errand import Errand
 from limen.stores.valkey.giving import Givings
+from limen.stores.valkey.memory_loss import Memory
 from limen.stores.valkey.script import Commands, parse_seen
 from limen.stores.valkey.split import KeysApart, Outcome, Part, by_key, give_back, looking, merged, passed, spends
 
@@ -63,12 +64,14 @@ class Apart:
         cluster: where to ask.
         commands: what is sent.
         givings: who keeps what is given back on its way.
+        memory: which servers lost theirs.
     """
 
-    def __init__(self, cluster: Cluster, commands: Commands, givings: Givings) -> None:
+    def __init__(self, cluster: Cluster, commands: Commands, givings: Givings, memory: Memory) -> None:
         self._cluster = cluster
         self._commands = commands
         self._givings = givings
+        self._memory = memory
 
     async def take(self, parts: Sequence[Part], count: int) -> Sequence[Seen]:
         """What was seen, in the order of the request. It goes on without its caller, to give back what it took.
@@ -98,9 +101,11 @@ class Apart:
 
     def _taking(self, part: Part, undo: bytes) -> Taking:
         one_key = not undo and len(by_key(part, self._key)) == 1
-        return Taking(
-            part, undo, Errand(self._cluster, part.slot, self._commands.take(part.ops, undo), one_key=one_key)
-        )
+        return Taking(part, undo, Errand(self._cluster, part.slot, self._take_command(part, undo), one_key=one_key))
+
+    def _take_command(self, part: Part, undo: bytes) -> bytes:
+        shard = self._cluster.shard_of(part.slot)
+        return self._memory.commands(self._commands, shard, part.ops).take(part.ops, undo)
 
     async def _asked(self, takings: list[Taking]) -> list[Taking]:
         """All leave in one turn of the event loop."""

@@ -12,13 +12,17 @@ import contextlib
 import logging
 import random
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
+from limen.core.delays import Delays
 from limen.errors import StoreError
 from limen.stores.valkey.connect import open_link
 from limen.stores.valkey.endpoint import Address, Endpoint, Target
 from limen.stores.valkey.link import Reply
+from limen.stores.valkey.memory_loss import Marker, Memory
 from limen.stores.valkey.node import START_S, Node
 from limen.stores.valkey.replies import Refusal
+from limen.stores.valkey.script import Commands
 from limen.stores.valkey.topology import SLOT_COUNT, SLOTS_COMMAND, Owners, owners_of, parse_slots
 from limen.stores.valkey.waiting import about, within
 
@@ -37,6 +41,14 @@ SPARE_S = 10.0
 """How long a node is kept that owns nothing: somebody may wait for it, or a slot be on its way to it."""
 
 
+class Marks(NamedTuple):
+    """What the nodes of a cluster have in common."""
+
+    memory: Memory
+    commands: Callable[[], Commands]
+    delays: dict[str, Delays]
+
+
 class Cluster:
     """Every primary, each behind a breaker of its own, on the running event loop.
 
@@ -45,6 +57,7 @@ class Cluster:
         deadline_s: how long a caller waits for a reply.
         load: the script.
         on_return: called with slots of which somebody decides who may have forgotten what was said last.
+        marks: what is known of the memory of the nodes.
     """
 
     def __init__(
@@ -53,6 +66,7 @@ class Cluster:
         deadline_s: float,
         load: bytes,
         on_return: Callable[[Callable[[int], bool]], None] = lambda slots: None,
+        marks: Marks | None = None,
     ) -> None:
         self.target = target
         self.nodes: dict[Address, Node] = {}
@@ -62,6 +76,7 @@ class Cluster:
         self.deadline_s = deadline_s
         self._load = load
         self._on_return = on_return
+        self._marks = marks
         self._by_slot: list[Node | None] = [None] * SLOT_COUNT
         self._owners: set[Address] = set()
         self._spare: dict[Address, float] = {}
@@ -143,10 +158,30 @@ class Cluster:
             node = Node(
                 endpoint, self.deadline_s, self._load, probe=PROBE, on_loss=self.doubt,
                 on_return=lambda: self._on_return(lambda slot: self._by_slot[slot] is self.nodes.get(address)),
+                marker=self._marker(address), delays=self._marks.delays if self._marks else None,
             )  # fmt: skip
             self.nodes[address] = node
             node.connect()
         return node
+
+    def shard_of(self, slot: int) -> str:
+        """`host:port` of who decides about a slot; empty when nobody does."""
+        node = self._by_slot[slot]
+        return "" if node is None else node.shard
+
+    def _marker(self, address: Address) -> Marker | None:
+        marks = self._marks
+        if marks is None:
+            return None
+        return Marker(marks.memory, marks.commands, lambda: self._marked_slots(address, marks.memory))
+
+    def _marked_slots(self, address: Address, memory: Memory) -> list[int]:
+        """The slots of a node that are known to have a mark, or its first."""
+        node = self.nodes.get(address)
+        known = [slot for slot in list(memory.marks) if self._by_slot[slot] is node]
+        if known or node is None or address not in self._owners:
+            return known
+        return [self._by_slot.index(node)]
 
     def _reroute(self, node: Node, slot: int) -> None:
         before, self._by_slot[slot] = self._by_slot[slot], node
@@ -198,6 +233,8 @@ class Cluster:
         self._by_slot = routes
         if moved:
             self._on_return(moved.__contains__)
+            for node in nodes.values():
+                node.look_at_mark_soon()
         self._trouble = StoreError(f"{self.target} has slots without a node; see CLUSTER INFO", "cluster_down")
         now = asyncio.get_running_loop().time()
         self._spare.update(dict.fromkeys(before - self._owners, now))

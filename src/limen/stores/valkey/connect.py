@@ -11,12 +11,13 @@ from typing import Any
 import redis.asyncio as redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError
+from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, ResponseError
 
 from limen.errors import StoreError
 from limen.stores.valkey.endpoint import Endpoint
 from limen.stores.valkey.link import Link
 from limen.stores.valkey.login import login_options
+from limen.stores.valkey.replies import classify, store_error
 
 __all__ = ["open_link"]
 
@@ -39,12 +40,22 @@ async def open_link(endpoint: Endpoint, deadline_s: float, timeout_s: float) -> 
         return _take_over(connection, deadline_s, shard)
     except AuthenticationError as error:
         raise StoreError(f"{endpoint} refused the login: {error}; check user and password", "login", shard) from error
+    except ResponseError as error:
+        raise _refused(error, endpoint, shard) from error
     except BusyLoadingError as error:
         raise StoreError(f"{endpoint} is loading its data", "loading", shard) from error
     except (RedisError, OSError, ValueError) as error:
         raise StoreError(f"{endpoint} cannot be reached: {_reason(error)}", "down", shard) from error
     finally:
         await _let_go(connection)
+
+
+def _refused(error: ResponseError, endpoint: Endpoint, shard: str) -> StoreError:
+    """A server that answers, and why it does not let us in: such as a script that does not end."""
+    refusal = classify(str(error))
+    if refusal.code:
+        return store_error(refusal, str(endpoint), shard)
+    return StoreError(f"{endpoint} cannot be reached: {_reason(error)}", "down", shard)
 
 
 def _connection(endpoint: Endpoint, timeout_s: float) -> Any:

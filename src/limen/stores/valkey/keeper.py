@@ -19,12 +19,15 @@ import random
 from collections.abc import Callable
 
 from limen.core.breaker import DOUBT_S, Breaker
+from limen.core.delays import Delays
 from limen.errors import StoreError
 from limen.stores.valkey.arriving import GIVE_UP_S, Locate, Place, arrive
 from limen.stores.valkey.endpoint import Endpoint
 from limen.stores.valkey.link import Link, Reply
+from limen.stores.valkey.memory_loss import FIRST_LOOK_S, Marker
+from limen.stores.valkey.memory_loss import LOOK_S as MARK_S
 from limen.stores.valkey.probing import probed
-from limen.stores.valkey.script import PING
+from limen.stores.valkey.script import PING, greeting
 from limen.stores.valkey.waiting import Pace, about, look, pause_s, within
 
 __all__ = ["Keeper"]
@@ -45,6 +48,8 @@ SHORTEST_PATIENCE_S = 0.5
 LOOK_S = 0.001
 LOOK_AGAIN_S = 2.0
 LOG_PAUSE_S = 60.0
+SAYS_NOTHING = ("down", "timeout", "overload")
+"""Kinds of errors that the server itself did not give."""
 SHORT_LIFE_S = 0.5
 """A connection that ends sooner counts as an attempt that failed, so that the next ones are spread."""
 
@@ -63,6 +68,8 @@ class Keeper:
         probe: a question that a server refuses while it cannot decide.
         on_loss: called when it stops to decide.
         on_return: called before it decides again after its connection was lost.
+        marker: sees whether it has lost its memory.
+        delays: told how long it takes to answer.
     """
 
     def __init__(
@@ -74,6 +81,8 @@ class Keeper:
         probe: bytes = PING,
         on_loss: Callable[[], None] = _nothing,
         on_return: Callable[[], None] = _nothing,
+        marker: Marker | None = None,
+        delays: dict[str, Delays] | None = None,
     ) -> None:
         self._place = Place(place)
         self.breaker = Breaker(MISSES_TO_OPEN)
@@ -85,6 +94,10 @@ class Keeper:
         self._question = probe
         self._on_loss = on_loss
         self._on_return = on_return
+        self._marker = marker
+        self._mark_at = 0.0
+        """When its mark is looked at again."""
+        self._delays = {} if delays is None else delays
         self._decided = self._returns = False
         """Whether this link has decided, and whether one that had was lost since."""
         self._link: Link | None = None
@@ -93,8 +106,10 @@ class Keeper:
         """The link is lost, or the breaker has opened."""
         self._up = asyncio.Event()
         self._probes, self._attempts = Pace(PROBES_IN_A_SECOND), Pace(ATTEMPTS_IN_A_SECOND)
+        self._doubt_s = max(DOUBT_S, 3 * deadline_s)  # so that a question in doubt has its whole deadline
         self._doubt: asyncio.TimerHandle | None = None
         self._logged_at = float("-inf")
+        self._logged_kind = ""
         self._tried = asyncio.Event()
         """It is clear whether the first attempt succeeded."""
         self._stale: StoreError | None = None
@@ -187,13 +202,19 @@ class Keeper:
         self._hang_up()  # it may have logged in and fallen silent then
         self._trouble = error
         self._tried.set()
-        log.log(logging.WARNING if failures == 0 else logging.DEBUG, "%s", error)
+        if failures:
+            self._log_trouble(error)
+        else:
+            log.warning("%s", error)
 
     async def _connect(self, failures: int) -> None:
         endpoint, timeout_s = await self._place.find(), self._place.patience_s(failures)
         self._link, loaded = await arrive(endpoint, self._deadline_s, timeout_s, self._load)
         if self.connections:
             self._link.in_flight.begin_gently()
+        self._link.delays = self._delays.setdefault(self.shard, Delays())
+        if self._marker is not None:
+            self._marker.connected()
         self.connections += 1
         self._loaded(loaded)
         log.info("connected to %s", endpoint)
@@ -227,6 +248,8 @@ class Keeper:
         look_at = self.loop.time() + about(LOOK_AGAIN_S)
         while not await within(about(IDLE_S), self._wake):
             self._greet(link)
+            if self.loop.time() > self._mark_at:
+                await self._look_again_at_mark(link)
             if self._place.can_change and self.loop.time() > look_at:
                 if await self._place.has_changed():
                     self._stale = StoreError(f"{self.endpoint} was replaced by another server", "read_only", self.shard)
@@ -234,11 +257,17 @@ class Keeper:
                 look_at = self.loop.time() + about(LOOK_AGAIN_S)
 
     def _greet(self, link: Link) -> None:
-        """Ask a server that has not been heard of for a while whether it is there."""
-        if not link.heard and not link.silent_s:
-            with contextlib.suppress(StoreError):
-                link.ask(self._question).add_done_callback(look)
-        link.heard = False
+        """Ask what nobody else asks: whether the server is there, and whether an answer is still that to its question.
+        One that got lost on the way would give everybody the answer to the question before, for ever."""
+        word = b"%016x" % random.getrandbits(64)
+
+        def answered(future: asyncio.Future[Reply]) -> None:
+            if look(future) is None and isinstance(future.result(), bytes) and future.result() != word:
+                log.error("%s answers other questions than it was asked; connecting anew", self.endpoint)
+                link.close()
+
+        with contextlib.suppress(StoreError):
+            link.ask(greeting(word)).add_done_callback(answered)
 
     async def _probe(self, link: Link) -> bool:
         """Ask whether the server is back. False when it should be connected anew."""
@@ -247,21 +276,45 @@ class Keeper:
         patience_s = max(GIVE_UP_S - link.silent_s, SHORTEST_PATIENCE_S)
         try:
             trouble = await probed(link, self._question, self.endpoint, patience_s)
+            if trouble is None:
+                await self._look_at_mark(link, GIVE_UP_S)
         except StoreError:
             return False
         if trouble is None:
             self._recovered()
             return True
         self._trouble = trouble
+        self._log_trouble(trouble)
         self._tried.set()
         await within(random.uniform(*PROBE_PAUSE_S), self._wake)
         return True
+
+    async def _look_at_mark(self, link: Link, patience_s: float | None = None) -> None:
+        """See whether the server has lost its memory since it was known. Before it decides again nothing else is asked.
+
+        Raises:
+            StoreError: it is silent.
+        """
+        if self._marker is not None:
+            for each in self._marker.looks(self.shard):
+                self._marker.found(self.shard, each, await link.ask(each.command, patience_s))
+        self._mark_at = self.loop.time() + about(FIRST_LOOK_S)
+
+    def look_at_mark_soon(self) -> None:
+        """What it keeps has changed."""
+        self._mark_at = 0.0
+
+    async def _look_again_at_mark(self, link: Link) -> None:
+        with contextlib.suppress(StoreError):
+            await self._look_at_mark(link)
+        self._mark_at = self.loop.time() + about(MARK_S)
 
     def _recovered(self) -> None:
         if self._returns:
             self._returns = False
             self._on_return()
         self._decided = True
+        self._logged_kind = ""
         self.breaker.answered()
         self._up.set()
         self._tried.set()
@@ -276,7 +329,7 @@ class Keeper:
         if self.breaker.is_open:
             self._open_breaker(self._down("does not answer in time"))
         elif self._doubt is None:
-            self._doubt = self.loop.call_later(DOUBT_S / 2, self._ask_in_doubt, link)
+            self._doubt = self.loop.call_later(self._doubt_s / 2, self._ask_in_doubt, link)
 
     def _ask_in_doubt(self, link: Link) -> None:
         """No answer has come in time since: perhaps because nobody asked."""
@@ -284,7 +337,7 @@ class Keeper:
         if self._link is link and not self.breaker.is_open and link.late:
             with contextlib.suppress(StoreError):
                 link.ask(self._question).add_done_callback(look)
-            self._doubt = self.loop.call_later(DOUBT_S / 2, self._look_again, link)
+            self._doubt = self.loop.call_later(self._doubt_s / 2, self._look_again, link)
 
     def _look_again(self, link: Link) -> None:
         """What this process has not read yet is read before."""
@@ -295,6 +348,13 @@ class Keeper:
         if self._link is link and not self.breaker.is_open and link.late:
             self.breaker.lost()
             self._open_breaker(self._down("does not answer in time"))
+
+    def _log_trouble(self, why: StoreError) -> None:
+        """Say why a server cannot decide, once it has said so itself: somebody may have to do something."""
+        said = why.kind not in SAYS_NOTHING and why.kind != self._logged_kind
+        if said:
+            self._logged_kind = why.kind
+        log.log(logging.WARNING if said else logging.DEBUG, "%s", why)
 
     def _log_loss(self, why: StoreError) -> None:
         """Say so, but not more than once a minute: a server may come and go."""

@@ -62,13 +62,12 @@ class Link(asyncio.Protocol):
         shard: which server it leads to, `host:port`.
 
     `lost` is resolved when the connection is gone. `misses` counts the deadlines since the last reply, `late` those
-    since the last reply that came in time, and `on_miss` is called when there are more. Every reply sets `heard`.
+    since the last reply that came in time, and `on_miss` is called when there are more.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, deadline_s: float, shard: str = "") -> None:
         self.lost: asyncio.Future[None] = loop.create_future()
         self.misses = self.late = 0
-        self.heard = True
         self.in_flight = InFlight()
         self.delays: Delays | None = None
         """Told how long replies take: the oldest of each batch."""
@@ -158,7 +157,7 @@ class Link(asyncio.Protocol):
                     in_time = True
         except (hiredis.ProtocolError, IndexError):
             self.close()  # not a server that we understand: whoever waits is told by connection_lost
-        self.misses, self.heard = 0, True
+        self.misses = 0
         if in_time:
             self.late = 0
         if self.in_flight.most < CEILING:

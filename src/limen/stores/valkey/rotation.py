@@ -15,7 +15,8 @@ from typing import Any
 
 from limen.core.algorithm import AnyLimit, Seen
 from limen.core.concurrency import SlotsSeen
-from limen.stores.base import AsyncSharedStore, Borrow, Charge, Lent, Op, SharedStore, Slot
+from limen.core.delays import Delays
+from limen.stores.base import AsyncSharedStore, Borrow, Charge, Charged, Lent, Op, SharedStore, Slot
 from limen.stores.valkey.names import PREVIOUS
 from limen.stores.valkey.returning import OnReturn, both_secrets
 
@@ -65,6 +66,10 @@ def nearer(limit: AnyLimit, one: Seen, other: Seen) -> Seen:
     return min(one, other, key=lambda seen: (limit.remaining(seen), -_reset(limit, seen)))
 
 
+def both_charged(limit: AnyLimit, one: Charged, other: Charged) -> Charged:
+    return Charged(max(one.tokens, other.tokens), nearer(limit, one.seen, other.seen))
+
+
 def fuller(one: SlotsSeen, other: SlotsSeen) -> SlotsSeen:
     return max(one, other)
 
@@ -90,6 +95,16 @@ class Rotating:
     def shards(self) -> Mapping[str, str]:
         shards: Mapping[str, str] = self._store.shards
         return shards
+
+    @property
+    def delays(self) -> Mapping[str, Delays]:
+        delays: Mapping[str, Delays] = self._store.delays
+        return delays
+
+    @property
+    def memory_lost(self) -> Mapping[str, int]:
+        losses: Mapping[str, int] = self._store.memory_lost
+        return losses
 
     @property
     def on_return(self) -> OnReturn | None:
@@ -121,9 +136,9 @@ class AsyncRotatingStore(Rotating):
         old = await self._store.grant(before(op), tokens, for_us)
         return nearer(op.limit, await self._store.grant(op, tokens, for_us), old)
 
-    async def charge(self, charge: Charge) -> Seen:
+    async def charge(self, charge: Charge) -> Charged:
         old = await self._store.charge(charge_before(charge))
-        return nearer(charge.op.limit, await self._store.charge(charge), old)
+        return both_charged(charge.op.limit, await self._store.charge(charge), old)
 
     async def beat(self, gateway: str) -> tuple[int, int]:
         old = await self._store.beat(PREVIOUS + gateway)
@@ -181,9 +196,9 @@ class RotatingStore(Rotating):
         old = self._store.grant(before(op), tokens, for_us)
         return nearer(op.limit, self._store.grant(op, tokens, for_us), old)
 
-    def charge(self, charge: Charge) -> Seen:
+    def charge(self, charge: Charge) -> Charged:
         old = self._store.charge(charge_before(charge))
-        return nearer(charge.op.limit, self._store.charge(charge), old)
+        return both_charged(charge.op.limit, self._store.charge(charge), old)
 
     def beat(self, gateway: str) -> tuple[int, int]:
         old = self._store.beat(PREVIOUS + gateway)

@@ -15,15 +15,27 @@ from limen.core.algorithm import Seen
 from limen.core.concurrency import SlotsSeen
 from limen.core.limit import Limit
 from limen.errors import StoreError
-from limen.stores.base import Borrow, Charge, Lent, Op, Slot, bucket_name, bucket_names
+from limen.stores.base import Borrow, Charge, Charged, Lent, Op, Slot, bucket_name, bucket_names
+from limen.stores.valkey.marks import mark_key
 from limen.stores.valkey.names import PREVIOUS, Names, field_of
 from limen.stores.valkey.wire import WIDTHS, numbers_of
 
-__all__ = ["PING", "Commands", "parse_alive", "parse_bool", "parse_lent", "parse_seen", "parse_slots", "the_script"]
+__all__ = [
+    "PING",
+    "Commands",
+    "greeting",
+    "parse_alive",
+    "parse_bool",
+    "parse_charged",
+    "parse_lent",
+    "parse_seen",
+    "parse_slots",
+    "the_script",
+]
 
 PARTS = (
-    "take_one", "head", "token_bucket", "take_two", "take_plain", "slot", "kinds", "fixed_window", "sliding_window",
-    "sliding_log", "ops", "take", "undo", "grant", "charge", "gateways", "lease",
+    "take_one", "head", "token_bucket", "take_two", "take_plain", "young", "mark", "slot", "kinds", "fixed_window",
+    "sliding_window", "sliding_log", "ops", "take", "undo", "grant", "charge", "gateways", "lease",
 )  # fmt: skip
 KEY_HEAD = b"\r\n$29\r\n"
 """What stands before a key that is not colocated."""
@@ -121,6 +133,20 @@ class Commands:
         words = (holder, *(b"%d" % number for number in numbers), field_of(f"{op.rule} leases"))
         return self._call(self._keys([op]), b"lease", *words, *self._arguments(op))
 
+    def mark(self, slot: int, known: bytes, fresh: bytes, lost_us: int) -> bytes:
+        """Look at the mark in a slot, and make one where there is none.
+
+        Args:
+            known: the id that must be there; without one, nothing is lost when there is none.
+            fresh: the id of a new one.
+            lost_us: when the server lost its memory, as far as that is known otherwise; 0 when it did not.
+        """
+        return self._call([mark_key(slot)], b"marks", known, fresh, b"%d" % lost_us)
+
+    def after_loss(self, lost_us: int) -> Commands:
+        """The same for a server that lost its memory then: what it does not know begins with a tenth."""
+        return _AfterLoss(self, lost_us)
+
     def reset(self, identity: str, rule: str | None, colocate: str = "") -> bytes:
         """Forget one bucket, whatever counts in it, or all of an identity."""
         key = self.names.key(identity, colocate)
@@ -185,6 +211,29 @@ class Commands:
         return count + self._evalsha + _bulks(b"%d" % len(keys), *keys, *words) + b"\r\n"
 
 
+def greeting(word: bytes) -> bytes:
+    """A question to which the word is the answer."""
+    return _command(b"PING", word)
+
+
+class _AfterLoss(Commands):
+    """Commands for a server that lost its memory."""
+
+    def __init__(self, commands: Commands, lost_us: int) -> None:
+        self.__dict__.update(commands.__dict__)
+        self._lost = b"%d" % lost_us
+
+    def take(self, ops: Sequence[Op], undo: bytes = b"") -> bytes:
+        return self._take_many(ops, undo)
+
+    def reset(self, identity: str, rule: str | None, colocate: str = "") -> bytes:
+        fields = () if rule is None else map(field_of, bucket_names(rule))
+        return self._call([self.names.key(identity, colocate)], b"reset", *fields)
+
+    def _call(self, keys: Sequence[bytes], *words: bytes) -> bytes:
+        return super()._call(keys, b"young", self._lost, *words)
+
+
 def _plain(ops: Sequence[Op]) -> bool:
     """Whether these are enforced token buckets of one identity."""
     identity, colocate = ops[0].identity, ops[0].colocate
@@ -221,6 +270,17 @@ def parse_seen(reply: object, ops: Sequence[Op]) -> Sequence[Seen]:
         seen[index] = flat[at] if width == 1 else tuple(flat[at : at + width])
         at += width
     return seen
+
+
+def parse_charged(reply: object, op: Op) -> Charged:
+    """What was charged.
+
+    Raises:
+        StoreError: the reply is not what the script answers.
+    """
+    if type(reply) is not list or not reply or not _is_amount(reply[0]):
+        raise StoreError(f"the store answered {reply!r:.100}, which does not tell of a charge", "refused")
+    return Charged(reply[0], parse_seen(reply[1:], (op,))[0])
 
 
 def parse_lent(reply: object) -> Lent:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from time import monotonic
+from typing import Any
 
 import hiredis
 
 from limen.core.algorithm import Seen
+from limen.core.delays import Delays
 from limen.core.limit import Limit
 from limen.stores.base import Op
 from limen.stores.valkey.endpoint import Target
+from limen.stores.valkey.memory_loss import Marker, Memory
 from limen.stores.valkey.returning import tell
 from limen.stores.valkey.script import Commands, parse_seen
 from limen.stores.valkey.sync_each import take_each
@@ -38,8 +41,13 @@ class ValkeyStore(SyncOperations):
     def __init__(
         self, target: Target, commands: Commands, deadline_ms: float, max_connections: int = DEFAULT_MAX_CONNECTIONS
     ) -> None:
-        self.node = _node(target, deadline_ms / 1000, commands.load, max_connections, self._returned)
-        super().__init__(SingleNode(self.node), commands, deadline_ms)
+        memory, delays = Memory(), dict[str, Delays]()
+        marker = Marker(memory, lambda: self._commands, lambda: [0])
+        self.node = _node(
+            target, deadline_ms / 1000, commands.load, max_connections,
+            returned=self._returned, marker=marker, delays=delays,
+        )  # fmt: skip
+        super().__init__(SingleNode(self.node), commands, deadline_ms, memory, delays)
 
     def _returned(self) -> None:
         tell(self.on_return, lambda identity, label: True)
@@ -50,7 +58,10 @@ class ValkeyStore(SyncOperations):
 
     def take(self, ops: Sequence[Op]) -> Sequence[Seen]:
         node = self.node
-        command, loads = self._commands.take(ops), node.loads
+        commands = self._commands
+        if self.memory.young:
+            commands = self.memory.commands(commands, node.shard, ops)
+        command, loads = commands.take(ops), node.loads
         reply = node.ask(command)
         if type(reply) is int and reply >= 0 and len(ops) == 1 and type(ops[0].limit) is Limit:
             return (reply,)  # one token bucket: the common case, without a detour
@@ -64,12 +75,10 @@ class ValkeyStore(SyncOperations):
         return take_each(self._asking, self._commands, questions)
 
 
-def _node(
-    target: Target, deadline_s: float, load: bytes, max_connections: int, returned: Callable[[], None]
-) -> SyncNode:
+def _node(target: Target, deadline_s: float, load: bytes, max_connections: int, **told: Any) -> SyncNode:
     if target.kind == "sentinel":
         where = f"{target.name} behind {target.seeds[0].address}"
-        return FollowingNode(where, find_primary(target), deadline_s, load, max_connections, returned=returned)
-    node = SyncNode(str(target.login), lambda: target.login, deadline_s, load, max_connections, returned=returned)
+        return FollowingNode(where, find_primary(target), deadline_s, load, max_connections, **told)
+    node = SyncNode(str(target.login), lambda: target.login, deadline_s, load, max_connections, **told)
     node.endpoint = target.login
     return node

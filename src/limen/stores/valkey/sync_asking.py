@@ -12,6 +12,7 @@ from typing import Protocol
 import hiredis
 
 from limen.errors import StoreError
+from limen.stores.valkey.memory_loss import Memory
 from limen.stores.valkey.replies import Refusal, classify, store_error
 from limen.stores.valkey.split import KeysApart
 from limen.stores.valkey.sync_channel import Reply
@@ -55,11 +56,13 @@ class Asking:
         nodes: who decides.
         load: the command that brings the script to a node.
         deadline_s: how long a question may take, with all its turns.
+        memory: which servers lost theirs.
     """
 
-    def __init__(self, nodes: Nodes, load: bytes, deadline_s: float) -> None:
+    def __init__(self, nodes: Nodes, load: bytes, deadline_s: float, memory: Memory) -> None:
         self.nodes = nodes
         self.deadline_s = deadline_s
+        self.memory = memory
         self._load = load
 
     def ask(self, key: bytes, command: bytes, until: float = 0.0, *, many_keys: bool = False) -> Reply:

@@ -121,6 +121,13 @@ class SyncCluster:
             self.look_again()
         return node
 
+    def marked_slots(self, address: Address, marks: Mapping[int, bytes]) -> list[int]:
+        """The slots of a node that are known to have a mark, or its first."""
+        owners = self._map.owners
+        if address not in owners:
+            return []
+        return [slot for slot in list(marks) if owners[slot] == address] or [owners.index(address)]
+
     def _first_look(self) -> float:
         """Until when requests wait for the first map."""
         self._first_until = self._first_until or monotonic() + START_S

@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 
 from limen.core.algorithm import Seen
+from limen.core.delays import Delays
 from limen.errors import StoreError
 from limen.stores.base import Op
 from limen.stores.valkey.endpoint import Endpoint, Target
+from limen.stores.valkey.memory_loss import Marker, Memory
 from limen.stores.valkey.returning import tell
 from limen.stores.valkey.script import Commands, grouped, parse_seen
 from limen.stores.valkey.split import KeysApart, Part, split
@@ -34,12 +36,19 @@ class ValkeyClusterStore(SyncOperations):
     ) -> None:
         deadline_s = deadline_ms / 1000
 
+        memory, delays = Memory(), dict[str, Delays]()
+
         def make_node(at: Endpoint, troubled: Callable[[], None], returned: Callable[[], None]) -> SyncNode:
-            node = SyncNode(str(at), lambda: at, deadline_s, commands.load, max_connections, False, troubled, returned)
+            marker = Marker(memory, lambda: self._commands, lambda: cluster.marked_slots(at.address, memory.marks))
+            node = SyncNode(
+                str(at), lambda: at, deadline_s, commands.load, max_connections,
+                must_be_primary=False, troubled=troubled, returned=returned, marker=marker, delays=delays,
+            )  # fmt: skip
             node.endpoint = at
             return node
 
-        super().__init__(SyncCluster(target, make_node, self._returned), commands, deadline_ms)
+        cluster = SyncCluster(target, make_node, self._returned)
+        super().__init__(cluster, commands, deadline_ms, memory, delays)
 
     def _returned(self, slots: Callable[[int], bool]) -> None:
         key = self._names.key
@@ -54,7 +63,7 @@ class ValkeyClusterStore(SyncOperations):
             return take_in_parts(self._asking, self._commands, parts)
         many_keys = len(ops) > 1 and len(grouped(ops)) > 1
         try:
-            reply = self._asking.ask(self._key(ops[0]), self._commands.take(ops), many_keys=many_keys)
+            reply = self._asking.ask(self._key(ops[0]), self._commands_for(ops[0]).take(ops), many_keys=many_keys)
         except KeysApart:
             return take_by_key(self._asking, self._commands, parts[0], monotonic() + self._asking.deadline_s)
         return parse_seen(reply, ops)

@@ -39,7 +39,8 @@ def _take_some(
             answers[place] = error
         else:
             many_keys = len({(op.identity, op.colocate) for op in ops}) > 1
-            question = Question(place, ops, commands.take(ops), many_keys)
+            command = asking.memory.commands(commands, node.shard, ops).take(ops)
+            question = Question(place, ops, command, many_keys)
             piles.setdefault(node, Pile(asking, node, until)).add(question)
     with asked(list(piles.values()), answers):
         pass  # nothing is to be sent behind an answer that is owed

@@ -14,15 +14,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from threading import Lock
-from time import monotonic
+from time import monotonic, sleep
 
-from limen.core.breaker import Breaker
+from limen.core.breaker import DOUBT_S, Breaker
+from limen.core.delays import Delays
 from limen.errors import StoreError
 from limen.stores.fork import begin_anew_after_fork
 from limen.stores.valkey.endpoint import Endpoint
+from limen.stores.valkey.memory_loss import FIRST_LOOK_S, LOOK_S, Marker
+from limen.stores.valkey.script import PING
 from limen.stores.valkey.sync_attempts import Attempts
 from limen.stores.valkey.sync_channel import Channel
-from limen.stores.valkey.sync_connect import log_in, probe
+from limen.stores.valkey.sync_connect import GIVE_UP_S, log_in, probe
 from limen.stores.valkey.sync_pool import Pool
 
 __all__ = ["DEFAULT_MAX_CONNECTIONS", "START_S", "SyncKeeper"]
@@ -48,6 +51,8 @@ class SyncKeeper:
         must_be_primary: whether a replica is refused at the login. A node of a cluster tells itself where to go.
         troubled: is called whenever the server is lost, and at each attempt that does not find it again.
         returned: is called before a new connection is used after an earlier one was lost.
+        marker: sees whether it has lost its memory.
+        delays: told how long it takes to answer.
     """
 
     def __init__(
@@ -60,6 +65,8 @@ class SyncKeeper:
         must_be_primary: bool = True,
         troubled: Callable[[], None] = lambda: None,
         returned: Callable[[], None] = lambda: None,
+        marker: Marker | None = None,
+        delays: dict[str, Delays] | None = None,
     ) -> None:
         self.where = where
         self.endpoint: Endpoint | None = None
@@ -73,6 +80,8 @@ class SyncKeeper:
         self._must_be_primary = must_be_primary
         self._troubled = troubled
         self._returned = returned
+        self._marker = marker
+        self._delays = {} if delays is None else delays
         self._closed = False
         self._begin()
         begin_anew_after_fork(self)
@@ -83,6 +92,10 @@ class SyncKeeper:
         self.breaker.answered()
         self.pool = Pool(self._max_connections)
         self._attempts = Attempts(f"limen connects to {self.where}", self._connect, self._failed, self._attempted)
+        self._doubts = Attempts(f"limen doubts {self.where}", self._settle_doubt, self._doubted, lambda: None)
+        self._marks = Attempts(f"limen looks at {self.where}", self._look_again_at_mark, _not_told, lambda: None)
+        self._mark_at = float("inf")
+        """When its mark is looked at again."""
         self._is_known = False
         """Whether an attempt has shown if the server is there."""
         self._first_until = 0.0
@@ -154,6 +167,27 @@ class SyncKeeper:
         self._first_until = self._first_until or now + START_S
         return self._first_until
 
+    def _settle_doubt(self) -> None:
+        """After a late answer: if none comes in time for a moment, see whether that is for want of questions.
+
+        Raises:
+            StoreError: it is not.
+        """
+        sleep(DOUBT_S / 2)
+        if not self._misses or self.breaker.is_open or self._closed:
+            return
+        pool = self.pool
+        channel = pool.borrow(monotonic()) or self._opened(pool, max(DOUBT_S / 2, self._deadline_s))
+        try:
+            channel.ask(PING, self._deadline_s)
+            self._misses = 0
+        finally:
+            self.give_back(channel)
+
+    def _doubted(self, error: StoreError, failures: int) -> None:
+        self._open_after(MISSES_TO_OPEN, str(error))
+        self._attempts.run()
+
     def _open_after(self, misses: int, why: str) -> None:
         """Open the breaker if that is enough of them."""
         if self.breaker.is_open:
@@ -189,7 +223,7 @@ class SyncKeeper:
         try:
             probe(channel, self.where, self._deadline_s, self.shard)
             if kept is None:
-                self._tell_of_losses()
+                self._tell_of_losses(channel)
             self._answers()
         except StoreError as error:
             if error.kind != "timeout":  # one late answer says nothing about the connections that are in use
@@ -198,11 +232,36 @@ class SyncKeeper:
         finally:
             self.give_back(channel)
 
-    def _tell_of_losses(self) -> None:
+    def _tell_of_losses(self, channel: Channel) -> None:
+        """Before a new connection is used: what was known of the server may not be so any more."""
         losses, told = self.pool.losses, self._losses_told
-        if losses != told and self._decided:
-            self._returned()
+        if losses != told or not self._decided:
+            if self._marker is not None:
+                self._marker.connected()
+            self._look_at_mark(channel)
+            if self._decided:
+                self._returned()
         self._losses_told, self._decided = losses, True
+
+    def _look_at_mark(self, channel: Channel) -> None:
+        """See whether the server has lost its memory since it was known.
+
+        Raises:
+            StoreError: it is silent.
+        """
+        if self._marker is not None:
+            for each in self._marker.looks(self.shard):
+                self._marker.found(self.shard, each, channel.ask(each.command, GIVE_UP_S))
+            self._mark_at = monotonic() + FIRST_LOOK_S
+
+    def _look_again_at_mark(self) -> None:
+        channel = self.pool.borrow(monotonic())
+        if channel is not None:
+            try:
+                self._look_at_mark(channel)
+            finally:
+                self.give_back(channel)
+        self._mark_at = monotonic() + LOOK_S
 
     def _answers(self) -> None:
         if self.breaker.is_open or self.connections == 1:
@@ -210,8 +269,8 @@ class SyncKeeper:
         self._misses = self._unusable = 0
         self.breaker.answered()
 
-    def _opened(self, pool: Pool) -> Channel:
-        timeout_s = LOGIN_S[min(self._attempts.failures, len(LOGIN_S) - 1)]
+    def _opened(self, pool: Pool, timeout_s: float = 0.0) -> Channel:
+        timeout_s = timeout_s or LOGIN_S[min(self._attempts.failures, len(LOGIN_S) - 1)]
         self.endpoint = self._locate()
         channel = log_in(self.endpoint, self._deadline_s, timeout_s, self._on_connect, self._must_be_primary)
         pool.add(channel)
@@ -224,3 +283,7 @@ class SyncKeeper:
         self._last_error = str(error)
         log.log(logging.DEBUG if failures else logging.WARNING, "%s", error)
         self._troubled()
+
+
+def _not_told(error: StoreError, failures: int) -> None:
+    """It is looked again, and whoever decides meanwhile finds out what is wrong."""

@@ -7,6 +7,7 @@ from time import monotonic
 import hiredis
 
 from limen.errors import StoreError
+from limen.stores.valkey.memory_loss import LOOK_S
 from limen.stores.valkey.replies import classify, store_error
 from limen.stores.valkey.sync_channel import Channel, Reply
 from limen.stores.valkey.sync_keeper import SyncKeeper
@@ -71,6 +72,9 @@ class SyncNode(SyncKeeper):
         """
         now = monotonic()
         channel = None if self.breaker.is_open or self._closed else self.pool.borrow(now)
+        if now > self._mark_at:
+            self._mark_at = now + LOOK_S
+            self._marks.run()
         if channel is None:
             until = until or now + self._deadline_s
             half = (now + until) / 2  # the other half is for the answer
@@ -83,6 +87,8 @@ class SyncNode(SyncKeeper):
         if error.kind == "timeout":
             self._misses += 1
             self._open_after(self._misses, str(error))
+            if not self.breaker.is_open:
+                self._doubts.run()
         elif error.kind == "down":
             self.pool.suspect()
             self._troubled()

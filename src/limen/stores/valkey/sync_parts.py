@@ -59,7 +59,8 @@ def _piles(
             outcomes[at] = error
         else:
             piles[at] = by_node.setdefault(node, Pile(asking, node, until))
-            piles[at].add(Question(at, part.ops, commands.take(part.ops, undo), many_keys=True))
+            command = asking.memory.commands(commands, node.shard, part.ops).take(part.ops, undo)
+            piles[at].add(Question(at, part.ops, command, many_keys=True))
     return piles
 
 

@@ -84,6 +84,12 @@ class Replies(Pipe):
         self._first: bytes | None = None
         """A reply that waits for the one that it lets go ahead."""
 
+    def release(self) -> None:
+        """Let go on what waits for another reply, unless that comes at once anyway."""
+        if self._first is not None and not self._pieces.full():
+            self._pieces.put_nowait((self._due, self._first))
+            self._first = None
+
     def _late_s(self) -> float:
         return self._weather.late_s()
 

@@ -150,7 +150,7 @@ class FaultProxy:
         self._do(self._heal)
 
     def _heal(self, door: Door) -> None:
-        self._each(lambda visit: visit.reset() if visit.dead else None)
+        self._each(Visit.heal)
         assert self._weather
         self._weather.clear()
         door.open()

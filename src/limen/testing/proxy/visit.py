@@ -26,6 +26,7 @@ class Visit:
         self._counts = counts
         self._writers: list[asyncio.StreamWriter] = []
         self._serving: asyncio.Task[None] | None = None
+        self._replies: Replies | None = None
         self.dead = weather.dead
         """Whether it is never heard again; it can only be reset."""
 
@@ -55,14 +56,22 @@ class Visit:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, to_there = await asyncio.open_connection(*self._target)
         self._writers.append(to_there)
+        self._replies = Replies(there, writer, self._weather, self._counts)
         async with asyncio.TaskGroup() as both:
             both.create_task(Pipe(reader, to_there, self._weather, self._counts).run())
-            both.create_task(Replies(there, writer, self._weather, self._counts).run())
+            both.create_task(self._replies.run())
 
     def die(self) -> None:
         """Take everything from now on and answer nothing."""
         self.dead = True
         self.end()
+
+    def heal(self) -> None:
+        """Go on, or be reset if that cannot be."""
+        if self.dead:
+            self.reset()
+        elif self._replies:
+            self._replies.release()
 
     def end(self) -> None:
         """Carry nothing any more."""

@@ -2,7 +2,7 @@
 -- KEYS   the bucket's; and where something is taken, one that remembers for MEMORY_MS that it was
 -- ARGV   'charge'  most, then one operation: its cost is taken, or as much as is there; then no more than `most` is
 --        left, in the unit of what is seen, when that is not empty
--- reply  what is seen now
+-- reply  whole tokens that were taken under this name, now or before, and what is seen now
 
 if args[1] == 'charge' then
   local MEMORY_MS = 600000
@@ -27,15 +27,19 @@ if args[1] == 'charge' then
   local function charge()
     local stored = stored_fields(KEYS[1], {args[3]})
     local op, most = read_op(1, stored[1], 3), number(args[2])
-    local there, amount = op.seen[1], op.cost
-    if amount > 0 and not call('SET', KEYS[2], '', 'PX', MEMORY_MS, 'NX') then amount = 0 end
-    amount = math.max(math.min(amount, there), most and there - most or 0)
+    local there, due, taken = op.seen[1], op.cost, 0
+    if due > 0 then
+      taken = floor(math.min(due, there) / op.unit)
+      if not call('SET', KEYS[2], format('%d', taken), 'PX', MEMORY_MS, 'NX') then
+        due, taken = 0, number(call('GET', KEYS[2])) or 0
+      end
+    end
+    local amount = math.max(math.min(due, there), most and there - most or 0)
     if amount > 0 or op.back then lower(op, amount) end
     op.cost = 0 -- the wait is for nothing now
     op.seen = {0, op.kind.look(op)}
     op.seen[1] = op.left + op.granted * op.unit
-    if #op.seen == 1 then return op.seen[1] end
-    return op.seen
+    return {taken, unpack(op.seen)}
   end
 
   return charge()

@@ -3,6 +3,16 @@
 
 local STRIDE = 4 -- field  letter  mode  numbers: a b c, cost, and d where there is one, as doubles
 
+-- What nobody remembers was spent at the moment of the loss, but for a tenth.
+local function remember_loss(op)
+  local today = now
+  now = lost
+  op.kind.look(op)
+  local tokens = op.most / op.unit
+  op.value = op.kind.spend(op, (tokens - floor(tokens / 10)) * op.unit)
+  now = today
+end
+
 local function read_op(key, value, at)
   local letter, mode, numbers = args[at + 1], args[at + 2], args[at + 3]
   local a, b, c, cost = struct.unpack(NUMBERS, numbers)
@@ -18,6 +28,7 @@ local function read_op(key, value, at)
     op.value, op.had_grant = rest, true
     if number(ends) > now then op.granted, op.granted_until = number(tokens), number(ends) end
   end
+  if lost and not value and not call('HGET', KEYS[key], RESET) then remember_loss(op) end
   op.seen = {0, op.kind.look(op)}
   op.seen[1] = op.left + op.granted * op.unit
   op.fits = op.cost <= op.most and op.seen[1] >= op.cost
