@@ -105,11 +105,11 @@ def test_the_bound_stays_within_its_own() -> None:
         if random.random() < 0.3:
             bound.too_slow(random.randrange(0, 2 * CEILING), random.uniform(0.0025, 1), 0.0025)
         else:
-            bound.answered(random.randrange(0, 5_000))
+            bound.answered(random.randrange(0, 5_000), quickly=random.random() < 0.5)
         assert FLOOR <= bound.most <= CEILING
     bound.too_slow(0, 1, 0.0025)
     assert bound.most == FLOOR
-    bound.answered(16 * CEILING)
+    bound.answered(16 * CEILING, quickly=False)
     assert bound.most == CEILING
 
 

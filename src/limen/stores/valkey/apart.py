@@ -145,7 +145,7 @@ class Apart:
         if not taking.undo:
             raise StoreError("its slot is being moved to another node", "moved", node.shard)
         command = self._commands.undo(taking.part.ops, taking.undo)
-        errand = Errand(self._cluster, taking.part.slot, command, one_key=False)
+        errand = Errand(self._cluster, taking.part.slot, command, one_key=False, urgent=True)
         try:
             loads, answer = node.loads, node.tell(command)  # behind the take, if that is on its way still
             await errand.settled(node, loads, await answer)

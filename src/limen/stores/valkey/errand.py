@@ -22,17 +22,21 @@ class Errand:
         slot: whose owner decides.
         command: what is sent.
         one_key: whether it concerns a single key.
+        urgent: whether it is asked whatever else is in flight.
     """
 
-    __slots__ = ("_answer", "_cluster", "_command", "_loads", "_one_key", "_slot", "node")
+    __slots__ = ("_answer", "_cluster", "_command", "_loads", "_one_key", "_slot", "_urgent", "node")
 
-    def __init__(self, cluster: Cluster, slot: int, command: bytes, *, one_key: bool = True) -> None:
+    def __init__(
+        self, cluster: Cluster, slot: int, command: bytes, *, one_key: bool = True, urgent: bool = False
+    ) -> None:
         self.node: Node | None = None
         """Who got it last; None while it was sent to nobody."""
         self._cluster = cluster
         self._slot = slot
         self._command = command
         self._one_key = one_key
+        self._urgent = urgent
         self._answer: asyncio.Future[Reply] | None = None
         self._loads = 0
 
@@ -43,7 +47,8 @@ class Errand:
             StoreError: nothing was sent.
         """
         node = self._cluster.node_of(self._slot)
-        self._loads, self._answer, self.node = node.loads, node.ask(self._command), node
+        ask = node.tell if self._urgent else node.ask
+        self._loads, self._answer, self.node = node.loads, ask(self._command), node
 
     async def reply(self) -> Reply:
         """The reply to what was sent.

@@ -267,7 +267,7 @@ class Keeper:
                 link.close()
 
         with contextlib.suppress(StoreError):
-            link.ask(greeting(word)).add_done_callback(answered)
+            link.ask(greeting(word), urgent=True).add_done_callback(answered)
 
     async def _probe(self, link: Link) -> bool:
         """Ask whether the server is back. False when it should be connected anew."""
@@ -297,7 +297,7 @@ class Keeper:
         """
         if self._marker is not None:
             for each in self._marker.looks(self.shard):
-                self._marker.found(self.shard, each, await link.ask(each.command, patience_s))
+                self._marker.found(self.shard, each, await link.ask(each.command, patience_s, urgent=True))
         self._mark_at = self.loop.time() + about(FIRST_LOOK_S)
 
     def look_at_mark_soon(self) -> None:
@@ -336,7 +336,7 @@ class Keeper:
         self._doubt = None
         if self._link is link and not self.breaker.is_open and link.late:
             with contextlib.suppress(StoreError):
-                link.ask(self._question).add_done_callback(look)
+                link.ask(self._question, urgent=True).add_done_callback(look)
             self._doubt = self.loop.call_later(self._doubt_s / 2, self._look_again, link)
 
     def _look_again(self, link: Link) -> None:

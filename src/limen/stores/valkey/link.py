@@ -30,6 +30,8 @@ __all__ = ["Link", "Reply"]
 
 FULL_OUTBOX = 16
 """As many questions leave at once, so that the server works on them while this process still asks the others."""
+QUICK = 8
+"""A reply within that part of the deadline did not wait for others."""
 LOOK_S = 0.001
 """The last part of the deadline: replies that are there get a chance to be read before callers are given up."""
 
@@ -94,12 +96,14 @@ class Link(asyncio.Protocol):
         if not transport.is_reading():
             transport.resume_reading()
 
-    def ask(self, command: bytes, patience_s: float | None = None) -> asyncio.Future[Reply]:
+    def ask(
+        self, command: bytes, patience_s: float | None = None, *, urgent: bool = False
+    ) -> asyncio.Future[Reply]:
         """Send a command; the future of its reply. A reply that is an error is a `hiredis.ReplyError` value.
 
         The future fails with `StoreError` (kind `timeout`) at the deadline and (kind `down`) when the connection is
-        lost. `patience_s` replaces the deadline, and lets the question in whatever is in flight; nothing may be asked
-        behind such a question until it is answered, because deadlines are watched in the order of the queue.
+        lost. `patience_s` replaces the deadline; nothing may be asked behind such a question until it is answered,
+        because deadlines are watched in the order of the queue. `urgent` lets it in whatever is in flight.
 
         Raises:
             StoreError: the connection is gone (`down`) or too much is in flight (`overload`); nothing was sent.
@@ -107,7 +111,7 @@ class Link(asyncio.Protocol):
         if self._transport is None:
             raise StoreError("the connection to the store is lost", "down", self._shard)
         waiting = self._waiting
-        if len(waiting) >= self.in_flight.most and patience_s is None:
+        if len(waiting) >= self.in_flight.most and not urgent:
             raise StoreError(f"{len(waiting)} questions to the store are in flight", "overload", self._shard)
         future: asyncio.Future[Reply] = self._loop.create_future()
         outbox = self._outbox
@@ -160,10 +164,12 @@ class Link(asyncio.Protocol):
         self.misses = 0
         if in_time:
             self.late = 0
-        if self.in_flight.most < CEILING:
-            self.in_flight.answered(before - len(waiting))
-        if oldest is not None and not oldest.open and self.delays is not None:
-            self.delays.add(self._loop.time() - oldest.due + oldest.patience_s)
+        if oldest is not None and not oldest.open:
+            delay_s = self._loop.time() - oldest.due + oldest.patience_s
+            if self.in_flight.most < CEILING:
+                self.in_flight.answered(before - len(waiting), quickly=delay_s < self._deadline_s / QUICK)
+            if self.delays is not None:
+                self.delays.add(delay_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None

@@ -85,7 +85,7 @@ class Node(Keeper):
         """
         if self._link is None:
             raise self._again()
-        return self._link.ask(command)
+        return self._link.ask(command, urgent=True)
 
     def reload(self, loads_before: int) -> None:
         """Send the script, unless that was done since the refused question: many are refused at once.

@@ -25,7 +25,7 @@ async def probed(link: Link, question: bytes, where: Endpoint, patience_s: float
     Raises:
         StoreError: it is silent, and should be connected anew.
     """
-    trouble = _judged(await link.ask(question, patience_s), where)
+    trouble = _judged(await link.ask(question, patience_s, urgent=True), where)
     if trouble is not None:
         return trouble
     try:
