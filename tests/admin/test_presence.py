@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import asyncpg
@@ -179,6 +180,38 @@ async def test_a_database_of_an_older_limen_gets_what_it_lacks(sqlite_url: str, 
     async with Repository(sqlite_url) as repository:
         assert await repository.revision() == 0
         assert (await repository.presence.beat(gateway("a"))).alive == 1
+
+
+async def test_F34_a_database_that_somebody_has_locked_keeps_nobody_waiting_and_rules_can_be_read(
+    url: str, tmp_path: Path
+) -> None:
+    async with Repository(url) as repository:
+        await repository.presence.beat(gateway("a"))
+        async with locked(url, tmp_path):
+            beating = asyncio.create_task(repository.presence.beat(gateway("a")))
+            await asyncio.sleep(0)
+            assert await repository.revision() == 0
+            async with asyncio.timeout(20):
+                with pytest.raises(RulesUnavailable):
+                    await beating
+            assert await repository.revision() == 0
+        assert (await repository.presence.beat(gateway("a"))).alive == 1
+
+
+@asynccontextmanager
+async def locked(url: str, folder: Path) -> AsyncIterator[None]:
+    """While somebody else holds what a heartbeat writes to."""
+    if url.startswith("sqlite"):
+        holder = sqlite3.connect(folder / "rules.db", isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        yield
+        holder.close()
+    else:
+        connection = await asyncpg.connect(url)
+        async with connection.transaction():
+            await connection.execute("LOCK TABLE gateways IN ACCESS EXCLUSIVE MODE")
+            yield
+        await connection.close()
 
 
 async def test_whoever_may_only_read_has_rules_and_no_heartbeat(

@@ -269,7 +269,7 @@ def test_a_closed_rule_adds_nothing_when_the_store_goes_away() -> None:
 def test_what_no_number_bounds_is_said_in_words() -> None:
     cut_off, untold, failover, clock = bound_of_limit(Limit(100, Fraction(1)), Circumstances(gateways=4)).besides
     assert "each gateway that is cut off alone admits 25 % of the limit" in cut_off
-    assert "0.075 tokens by the rate" in untold
+    assert "0.75 tokens by the rate" in untold
     assert "until every gateway has told what it last saw" in failover
     assert "100 tokens at most" in clock
 

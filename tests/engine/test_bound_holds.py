@@ -214,4 +214,4 @@ def test_what_is_missed_now_and_then_adds_no_more_than_an_outage(misses: float) 
         for tick in range(2000):
             fleet.ask(tick / 100, 2)
         assert fleet.overshoot <= fleet.allowed_for(), seed
-        assert len(fleet.admitted) > 500 * (1 - 3 * misses) - 5, "nor is anybody locked out"
+        assert len(fleet.admitted) > 375, "nor is anybody locked out"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 from limen import AsyncLimiter, Rule
 from limen.testing import ManualClock
@@ -62,4 +63,18 @@ async def test_rules_that_cannot_be_read_hold_nobody_up_for_longer_than_a_second
         clock.advance(60)
         await until(lambda: limiter._freshness.in_doubt)
         assert (await limiter.check("acme", "r")).allowed
+        assert not limiter._freshness.in_doubt
+
+
+async def test_rules_in_a_file_are_followed_so(tmp_path: Path, until: Until) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text("rules: [{id: r, limit: 100/minute}]")
+    clock = ManualClock()
+    async with AsyncLimiter("memory://", file.as_uri(), clock=clock) as limiter:
+        assert (await limiter.check("acme", "r")).remaining == 99
+        await limiter._rules_source._watcher.stop()  # type: ignore[union-attr]  # nobody looks any more
+        file.write_text("rules: [{id: r, limit: 1/minute}]")
+        clock.advance(60)
+        await until(lambda: limiter._freshness.in_doubt)
+        await limiter.check("acme", "r")
         assert not limiter._freshness.in_doubt

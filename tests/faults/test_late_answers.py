@@ -1,4 +1,4 @@
-"""Gateways that are answered late for a moment, one after the other, while the others are not: no outage, no breaker."""
+"""Gateways that are answered late for a moment, one after the other, the others not: no outage, no breaker."""
 
 from __future__ import annotations
 

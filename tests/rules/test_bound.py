@@ -51,7 +51,7 @@ def test_it_is_told_in_json_and_in_lines() -> None:
     document = bound_to_document(bound, 4)
     assert (document["ratio"], document["tokens"], document["gateways"]) == (pytest.approx(0.13), 1300, 4)
     assert [part["mechanism"] for part in document["parts"]] == ["lease", "local_share", "empty_restart"]
-    assert (len(document["besides"]), document["untold"]) == (4, 12.5)
+    assert (len(document["besides"]), document["untold"]) == (4, 125)
     lines = bound_to_lines(bound, 4)
     assert lines[0] == "over the limit by at most 0.13 of it, 1300 tokens, with 4 gateways"
     assert lines[1] == "  always  300  gateways may have borrowed 3 % of it and not spent it yet"

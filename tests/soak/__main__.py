@@ -11,6 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from limen.testing.servers.firewall import Firewall
 from tests.soak.report import write
 from tests.soak.run import Wish, soak
 
@@ -43,6 +44,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--gateways", type=int, default=4)
     parser.add_argument("--rate", type=float, default=150.0, help="requests a second to each gateway")
     parser.add_argument("--minute-s", type=float, default=60.0, help="how long a minute is, for trials")
+    if not Firewall.is_there():
+        parser.error("it breaks the network too, which needs root and iptables")
     return parser.parse_args()
 
 

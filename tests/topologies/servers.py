@@ -9,8 +9,18 @@ from limen.testing import servers
 from limen.testing.servers.cluster import NODE_TIMEOUT_MS, SLOT_COUNT
 from limen.testing.servers.waiting import port_nobody_uses
 from tests import redis7
+from tests.conftest import buckets_in
 
-__all__ = ["NODE_TIMEOUT_MS", "SLOT_COUNT", "Cluster", "Server", "port_nobody_uses", "program", "wait_for"]
+__all__ = [
+    "NODE_TIMEOUT_MS",
+    "SLOT_COUNT",
+    "Cluster",
+    "Server",
+    "bucket_count",
+    "port_nobody_uses",
+    "program",
+    "wait_for",
+]
 
 wait_for = servers.wait_for
 
@@ -18,6 +28,12 @@ wait_for = servers.wait_for
 def program(family: str) -> str:
     """The server of a family; skips, or fails under CI, where it is not installed."""
     return redis7._program() if family == "redis" else servers.program(family)
+
+
+def bucket_count(server: servers.Server) -> int:
+    """How many keys of buckets and slots it has."""
+    with server.client() as client:
+        return len(buckets_in(client))
 
 
 class Server(servers.Server):

@@ -149,7 +149,7 @@ async def test_a_primary_that_crashes_is_followed_by_its_replica(trio: Trio, ope
     before.kill()
     assert (await limiter.check("acme", "r")).allowed
     decision = await up(limiter)
-    assert decision.remaining == 98, "the count goes on from what was replicated"
+    assert 88 <= decision.remaining <= 98, "the count goes on from what was replicated, less what passed meanwhile"
     assert limiter._store.node.endpoint.port == after.port
 
 

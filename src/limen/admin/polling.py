@@ -53,7 +53,7 @@ class Poller(Repeating, Generic[Mark]):
         on_look: Callable[[], None] = ignore_look,
     ) -> None:
         super().__init__(JITTER)
-        self._interval_s = interval_s
+        self.interval_s = interval_s
         self._on_error = on_error
         self._on_look = on_look
         self._now = now
@@ -91,7 +91,7 @@ class Poller(Repeating, Generic[Mark]):
     @property
     def stale(self) -> bool:
         """Whether several looks in a row have failed, or none has gone well yet."""
-        return self.last_look is None or self._now() - self.last_look > STALE_LOOKS * self._interval_s + STALE_S
+        return self.last_look is None or self._now() - self.last_look > STALE_LOOKS * self.interval_s + STALE_S
 
     async def load_now(self) -> None:
         """Load what there is, without waiting for a look.
@@ -118,4 +118,4 @@ class Poller(Repeating, Generic[Mark]):
         self._on_look()
 
     def pause_s(self) -> float:
-        return self._interval_s if self._loaded.is_set() else min(self._interval_s, FIRST_INTERVAL_S)
+        return self.interval_s if self._loaded.is_set() else min(self.interval_s, FIRST_INTERVAL_S)

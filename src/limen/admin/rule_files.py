@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from limen.admin.polling import Poller
+from limen.admin.polling import Poller, ignore_look
 from limen.errors import RulesUnavailable, SettingsError
 from limen.rules.parse import MAX_BYTES, rules_from_text
 from limen.rules.ruleset import RuleSet
@@ -38,6 +38,7 @@ class FileWatcher(Poller[FileMark]):
         interval_s: seconds between two looks, give or take a tenth.
         on_error: is told of every failure.
         now: Unix time in seconds.
+        on_look: is told after every look.
 
     Attributes:
         revision: of the rules that are in force; 0 before the first load.
@@ -54,8 +55,9 @@ class FileWatcher(Poller[FileMark]):
         on_error: Callable[[Exception], None],
         interval_s: float = 1.0,
         now: Callable[[], float] = time.time,
+        on_look: Callable[[], None] = ignore_look,
     ) -> None:
-        super().__init__(interval_s, on_error, now)
+        super().__init__(interval_s, on_error, now, on_look)
         self.path = _path(url)
         self._on_rules = on_rules
         self._seen: FileMark | None = None

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from limen.admin.polling import ignore_look
 from limen.rules.ruleset import RuleSet
 
 __all__ = ["LoadedSource", "Reports", "rules_from_database", "rules_from_file"]
@@ -16,9 +17,12 @@ log = logging.getLogger("limen.rules")
 class Watching(Protocol):
     """What a source drives: a `Watcher` or a `FileWatcher`."""
 
+    interval_s: float
+
     def start(self) -> None: ...
     async def stop(self) -> None: ...
     async def load_now(self) -> None: ...
+    async def once(self) -> None: ...
 
 
 class LoadedSource:
@@ -32,6 +36,11 @@ class LoadedSource:
     def __init__(self, watcher: Watching, close: Callable[[], Awaitable[None]] | None = None) -> None:
         self._watcher = watcher
         self._close = close
+        self.every_s = watcher.interval_s
+
+    async def refresh(self) -> None:
+        """Look at once; a failure is reported, and the rules stay as they were."""
+        await self._watcher.once()
 
     async def start(self) -> None:
         """Load the rules and begin to watch them.
@@ -70,19 +79,23 @@ class Reports:
             log.warning("the rules stay as they were: %s", error)
 
 
-def rules_from_file(url: str, use_rules: Callable[[RuleSet], None]) -> LoadedSource:
+def rules_from_file(
+    url: str, use_rules: Callable[[RuleSet], None], looked: Callable[[], None] = ignore_look
+) -> LoadedSource:
     """Rules in a file, read again when it changes."""
     from limen.admin.rule_files import FileWatcher
 
     reports = Reports(use_rules)
-    return LoadedSource(FileWatcher(url, reports.use, on_error=reports.report))
+    return LoadedSource(FileWatcher(url, reports.use, on_error=reports.report, on_look=looked))
 
 
-def rules_from_database(url: str, use_rules: Callable[[RuleSet], None]) -> LoadedSource:
+def rules_from_database(
+    url: str, use_rules: Callable[[RuleSet], None], looked: Callable[[], None] = ignore_look
+) -> LoadedSource:
     """Rules in a database, read again when they change."""
     from limen.admin.repository import Repository  # its libraries load only when it is used
     from limen.admin.watcher import Watcher
 
     reports, repository = Reports(use_rules), Repository(url)
-    watcher = Watcher(repository, reports.use, lambda clients: None, on_error=reports.report)
+    watcher = Watcher(repository, reports.use, lambda clients: None, on_error=reports.report, on_look=looked)
     return LoadedSource(watcher, repository.close)

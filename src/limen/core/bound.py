@@ -20,9 +20,9 @@ the buckets of an empty server began with, so the two do not add up. In an outag
 
 Not in the number, because only a clock, a head count or the demand bounds them: `Bound.besides` says them in words.
 
-- k of N gateways cut off while the others are not: they admit k/N of the limit besides, for as long as it lasts. When
-  they return they go on by their shares for a moment and pay ten times a second (`engine.debts`), so for a tenth
-  of a second that is so too: `Bound.untold`, and what shares that were saved up give away in it.
+- k of N gateways cut off while the others are not: they admit k/N of the limit besides, for as long as it lasts. Those
+  that return go on by their shares for a second, and pay ten times in it (`engine.debts`); one that did not decide for
+  this client alone does not. So for a second that is so too: `Bound.untold`, and what saved-up shares give away in it.
 - More gateways than anybody counted: G instead of N admit G/N of the limit while the store is away.
 - After a failover, what a gateway admits before another has told what it last saw there.
 - A step of the store's clock by δ: min(C, r·δ) ahead, nothing back.
@@ -47,8 +47,8 @@ Mechanism = Literal["window_edge", "lease", "local_share", "empty_restart", "slo
 MECHANISMS: tuple[Mechanism, ...] = ("window_edge", "lease", "local_share", "empty_restart", "slots")
 YOUNG = Fraction(1, 10)
 """What a bucket begins with at a server that has forgotten what was spent."""
-UNTOLD_S = Fraction(1, 10)
-"""Seconds between two payments of a gateway, before it is exact again."""
+UNTOLD_S = 1
+"""Seconds for which a gateway goes on by its share when it can ask again (`engine.debts`)."""
 SHORTEST = {"hour": Fraction(1, 2), "day": Fraction(23, 24), "week": Fraction(167, 168), "month": Fraction(28, 30)}
 """The shortest window of a calendar, of its usual length: February; and summer time, half an hour on Lord Howe."""
 
@@ -85,7 +85,7 @@ class Bound(NamedTuple):
     capacity: int
     parts: tuple[Part, ...]
     untold: Fraction = Fraction(0)
-    """Tokens that N − 1 gateways admit at the rate of the limit between two payments, when the first is exact again."""
+    """Tokens that N − 1 gateways admit by their shares, at the rate of the limit, while one is exact again already."""
     besides: tuple[str, ...] = ()
     """Sentences about what no number of tokens bounds."""
 
@@ -190,9 +190,7 @@ def _besides(capacity: int, untold: Fraction, given: Circumstances) -> tuple[str
         return (failover, clock)
     if not untold:
         return (cut_off, failover, clock)
-    told = (
-        f"what others admit in the tenth of a second before they are exact again, {_number(untold)} tokens by the rate"
-    )
+    told = f"what others admit in the second before they are exact again, {_number(untold)} tokens by the rate at most"
     return (cut_off, told, failover, clock)
 
 

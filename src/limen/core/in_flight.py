@@ -5,7 +5,7 @@ no more are let in than the server answers within a part of the deadline (Little
 is too slow: a question that is that old has seen how many were answered since it left.
 
     a question is half a deadline old ──► as many as were answered in that time, scaled to it; never below FLOOR
-    answers arrive                    ──► a sixteenth of them more, up to CEILING; as many, where nobody had to wait
+    answers arrive                    ──► a sixteenth of them more, up to CEILING; as many up to SOON, if none waited
 
 The other limit is for a server that comes back: everybody begins with few, and who gets answers asks more.
 """
@@ -14,9 +14,9 @@ from __future__ import annotations
 
 __all__ = ["CEILING", "FLOOR", "GENTLE", "InFlight"]
 
-CEILING, GENTLE, FLOOR = 8_192, 16, 4
+CEILING, GENTLE, SOON, FLOOR = 8_192, 64, 16, 4
 GROWTH = 16
-"""For so many answers that had to wait for others, one question more."""
+"""For so many answers, one question more."""
 
 
 class InFlight:
@@ -35,7 +35,9 @@ class InFlight:
 
     def answered(self, count: int, *, quickly: bool) -> None:
         """So many answers have come; `quickly` when they did not have to wait for others."""
-        more, self._grown = divmod(self._grown + (count * GROWTH if quickly else count), GROWTH)
+        if quickly and self.most < SOON:
+            self.most = min(SOON, self.most + count)
+        more, self._grown = divmod(self._grown + count, GROWTH)
         self.most = min(CEILING, self.most + more)
 
     def too_slow(self, answered: int, age_s: float, aim_s: float) -> None:

@@ -70,7 +70,9 @@ class AsyncLimiter(Deciding):
     ) -> None:
         clock = clock or SystemClock()
         self._store = open_store(store, clock, secret, deadline_ms, previous_secret)
-        self._rules_source: RuleSource | None = rule_source(rules, self.use_rules) if isinstance(rules, str) else None
+        self._rules_source: RuleSource | None = None
+        if isinstance(rules, str):
+            self._rules_source = rule_source(rules, self.use_rules, self.looked)
         ruleset = RuleSet() if isinstance(rules, str) else as_ruleset(rules)
         source: Source = "memory" if self._store.state == "memory" else "store"
         super().__init__(ruleset, source, clock, gateways, observer)
@@ -137,6 +139,7 @@ class AsyncLimiter(Deciding):
         await self._store.start()
         if self._rules_source is not None:
             await self._rules_source.start()
+            self.follow(self._rules_source.refresh, self._rules_source.every_s)
         self._tending.start()
 
     async def close(self) -> None:

@@ -21,14 +21,23 @@ SOURCES = {
 class RuleSource(Protocol):
     """Something that keeps the rules in force as they are written elsewhere."""
 
+    every_s: float
+    """How often it looks."""
+
     async def start(self) -> None:
         """Load the rules and begin to watch them."""
+
+    async def refresh(self) -> None:
+        """Look at once. Does not raise."""
 
     async def stop(self) -> None: ...
 
 
-def rule_source(url: str, use_rules: Callable[[RuleSet], None]) -> RuleSource:
-    """The source behind a URL; it calls `use_rules` with each new state.
+Make = Callable[[str, Callable[[RuleSet], None], Callable[[], None]], RuleSource]
+
+
+def rule_source(url: str, use_rules: Callable[[RuleSet], None], looked: Callable[[], None]) -> RuleSource:
+    """The source behind a URL; it calls `use_rules` with each new state, and `looked` after each look.
 
     Raises:
         SettingsError: no such kind.
@@ -36,5 +45,5 @@ def rule_source(url: str, use_rules: Callable[[RuleSet], None]) -> RuleSource:
     scheme = url.partition(":")[0]
     if scheme not in SOURCES:
         raise SettingsError(f"rules cannot be kept in {scheme!r}; use a list, file:///…, sqlite:///… or postgresql://…")
-    make = cast("Callable[[str, Callable[[RuleSet], None]], RuleSource]", resolve_name(SOURCES[scheme]))
-    return make(url, use_rules)
+    make = cast("Make", resolve_name(SOURCES[scheme]))
+    return make(url, use_rules, looked)

@@ -24,6 +24,9 @@ from tests.faults.fleet.scrapes import Scrapes
 __all__ = ["Attempt", "Change", "Findings", "Line", "Part", "Phase", "Told"]
 
 BOUND = "limen_rule_overshoot_bound_ratio"
+ROUNDING = 1
+"""A token."""
+STALL_US = 50_000
 WARNINGS = ("Traceback", "Warning", "Task was destroyed", "never retrieved")
 
 
@@ -171,17 +174,41 @@ class Findings:
                 checker.admitted(each.client, each.cost, each.invoked_us, each.completed_us)
         return checker
 
-    def bound_tokens(self, rule: str) -> Fraction:
-        """The most tokens beyond the limit that the gateways declare for a rule, and what returning gateways have not
-        told each other for a moment."""
-        found = next(each for each in self.rules if each.id == rule)
+    def declared_tokens(self, rule: str) -> Fraction:
+        """The most tokens beyond the limit, as the metric of the gateways says for a rule."""
         ratio = max(self._scrapes.values(BOUND, "end", rule=rule))
-        assert isinstance(found.limit, Limit)
-        declared = Fraction(ratio).limit_denominator(1000) * found.limit.capacity
-        bound = bound_of(found, self._gateways)
+        return Fraction(ratio).limit_denominator(1000) * self._limit(rule).capacity
+
+    def bound_tokens(self, rule: str) -> Fraction:
+        """The same under the circumstances of this run, with what the bound says in words.
+
+        That is what gateways have not told each other for a moment when they return; r · k/N while k of N gateways are
+        cut off and the others are not, as at the return of a shard, from when the first has it until they all have it,
+        and once more from when the first has settled until they all have; and parts of tokens.
+        """
+        declared, limit = self.declared_tokens(rule), self._limit(rule)
+        bound = bound_of(next(each for each in self.rules if each.id == rule), self._gateways)
         assert bound is not None
         assert bound.tokens == declared, "the metric says what the rule says"
-        return declared + bound.untold
+        apart_s = max(map(self.apart_s, {each.shard for each in self.changes}), default=0.0)
+        return declared + bound.untold + 2 * Fraction(apart_s) * limit.refill_per_sec + ROUNDING
+
+    def _limit(self, rule: str) -> Limit:
+        limit = next(each.limit for each in self.rules if each.id == rule)
+        assert isinstance(limit, Limit)
+        return limit
+
+    def apart_s(self, shard: str) -> float:
+        """The seconds in which only some of the gateways had a shard, each weighed with the part that had not."""
+        down: set[int] = set()
+        total = 0.0
+        changes = [each for each in self.changes if each.shard == shard]
+        for change, after in zip(changes, [*changes[1:], None], strict=True):
+            (down.add if change.state == "down" else down.discard)(change.gateway)
+            until_us = change.at_us if after is None else after.at_us
+            if len(down) < self._gateways:
+                total += (until_us - change.at_us) / 1_000_000 * len(down) / self._gateways
+        return total
 
     def metric(self, name: str, scrape: str = "end", **labels: str) -> float:
         """The sum over all gateways, and all series that have these labels."""
@@ -199,6 +226,11 @@ class Findings:
     def late_ms(self, gateway: int, start_us: int, end_us: int) -> float:
         """How long the event loop of a gateway was late between two moments, in all."""
         return self._late[gateway].within(start_us, end_us) / 1000
+
+    def stalls(self, start_us: int = 0, end_us: int = 1 << 62) -> int:
+        """How often the machine gave a gateway no processor for so long that a breaker may open for less."""
+        spans = [span for late in self._late.values() for span in late.spans]
+        return sum(end - begin > STALL_US for begin, end in spans if start_us <= end < end_us)
 
     def longest_late_ms(self, gateway: int, start_us: int = 0, end_us: int = 1 << 62) -> float:
         """The longest that the event loop of a gateway was late at a time."""

@@ -56,9 +56,13 @@ class Part:
         }  # fmt: skip
         return {name: round(us / 1000, 3) for name, us in named.items()}
 
-    def slowest_beyond_lateness_ms(self) -> float:
-        """The longest that a decision took beyond twice what the event loop was late meanwhile."""
-        return max((2 * self.own_us(each) - each.took_us for each in self.found), default=0) / 1000
+    def slowest_beyond_lateness(self) -> tuple[float, Record | None]:
+        """The longest that a decision took beyond twice what the event loop was late meanwhile, in ms; and which."""
+        slowest = max(self.found, key=self._beyond_us, default=None)
+        return (0.0, None) if slowest is None else (self._beyond_us(slowest) / 1000, slowest)
+
+    def _beyond_us(self, each: Record) -> int:
+        return 2 * self.own_us(each) - each.took_us
 
     def own_us(self, each: Record) -> int:
         """How long a decision took, without what the event loop was late."""

@@ -58,7 +58,8 @@ class Row:
         for name, part in parts.items():
             found = part.latency()
             self.measured[f"slowest decision {name}".strip()] = _times(found)
-            assert part.slowest_beyond_lateness_ms() <= rounds * PATIENT * DEADLINE_MS, (name, found)
+            beyond_ms, slowest = part.slowest_beyond_lateness()
+            assert beyond_ms <= rounds * PATIENT * DEADLINE_MS, (name, found, slowest)
 
     def undisturbed(self, before: Part, now: Part) -> None:
         """Hold that hardly more was decided without the store than before: an answer is late now and then, when the
@@ -69,10 +70,11 @@ class Row:
     def bounded(self, seen: Findings, *rules: str) -> None:
         """Hold that each rule stayed within the bound that it declares."""
         for rule in rules:
-            checker, bound = seen.checker(rule), seen.bound_tokens(rule)
+            checker, declared, bound = seen.checker(rule), seen.declared_tokens(rule), seen.bound_tokens(rule)
             worst = checker.worst()
             over = 0.0 if worst is None else max(0.0, round(float(worst.tokens), 2))
-            self.measured[f"over the limit, {rule}"] = f"{over:g} of {float(bound):g} tokens that may be"
+            beyond = f", {float(bound):.1f} with what the bound says in words" if bound > declared else ""
+            self.measured[f"over the limit, {rule}"] = f"{over:g} tokens; the bound is {float(declared):g}{beyond}"
             checker.check(bound_tokens=bound)
 
     def write(self, passed: bool) -> None:

@@ -105,7 +105,7 @@ async def test_a_crash_and_a_restart_on_the_same_port(own_valkey: ValkeyServer, 
         await until(lambda: opened.state == "down")
         own_valkey.start()
         await until(lambda: opened.state == "up")
-        assert await answer(opened, "fresh", until) == 1000
+        assert await answer(opened, "fresh", until) == 100, "a tenth: it has forgotten who had spent what"
 
 
 async def test_a_server_that_hangs_up_on_everybody_is_not_stormed(until: Until, caplog: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from limen.errors import StoreError
+from tests.conftest import buckets_in
 from tests.redis7 import redis_server
 from tests.stores.valkey.sync_lab import admin, in_threads, started, store, take
 

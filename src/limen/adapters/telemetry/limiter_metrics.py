@@ -130,4 +130,6 @@ class LimiterMetrics:
             return
         yield self._gauge("limen_leases_held", "Buckets that tokens are on loan of here.", len(leases))
         for what in ("borrowed", "spent", "returned"):
-            yield CounterMetricFamily(f"limen_leases_{what}_tokens", f"Tokens of leases: {what}.", getattr(leases, what))
+            yield CounterMetricFamily(
+                f"limen_leases_{what}_tokens", f"Tokens of leases: {what}.", getattr(leases, what)
+            )

@@ -96,9 +96,7 @@ class Link(asyncio.Protocol):
         if not transport.is_reading():
             transport.resume_reading()
 
-    def ask(
-        self, command: bytes, patience_s: float | None = None, *, urgent: bool = False
-    ) -> asyncio.Future[Reply]:
+    def ask(self, command: bytes, patience_s: float | None = None, *, urgent: bool = False) -> asyncio.Future[Reply]:
         """Send a command; the future of its reply. A reply that is an error is a `hiredis.ReplyError` value.
 
         The future fails with `StoreError` (kind `timeout`) at the deadline and (kind `down`) when the connection is
