@@ -12,6 +12,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from limen.admin import presence
 from limen.admin.drills import DrillOrder
 from limen.admin.heart import Heart
 from limen.admin.presence import Presence
@@ -180,6 +181,33 @@ async def test_a_database_of_an_older_limen_gets_what_it_lacks(sqlite_url: str, 
     async with Repository(sqlite_url) as repository:
         assert await repository.revision() == 0
         assert (await repository.presence.beat(gateway("a"))).alive == 1
+
+
+async def test_F23_a_process_that_is_stopped_in_the_middle_of_a_beat_keeps_nobody_from_anything(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = ("_count", "_note_peak", "_drill", "_most")
+    for step in steps:
+        async with Repository(url) as frozen, Repository(url) as other:
+            await frozen.presence.beat(gateway("b"))
+            stopped = asyncio.Event()
+
+            async def stop(*_: object, stopped: asyncio.Event = stopped) -> None:
+                stopped.set()
+                await asyncio.Event().wait()
+
+            with monkeypatch.context() as patch:
+                patch.setattr(presence, step, stop)
+                beating = asyncio.create_task(frozen.presence.beat(gateway("a")))
+                await stopped.wait()
+            assert (await other.presence.beat(gateway("b"))).alive == 2
+            async with other.change() as change:
+                await change.put_rule("a", "{}")
+            await other.presence.leave("a")
+            beating.cancel()
+            await asyncio.wait([beating])
+    async with Repository(url) as repository:
+        assert await repository.revision() == len(steps)
 
 
 async def test_F34_a_database_that_somebody_has_locked_keeps_nobody_waiting_and_rules_can_be_read(

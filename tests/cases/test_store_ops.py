@@ -24,6 +24,7 @@ from limen.stores.valkey.doctor.examine import examine
 from limen.stores.valkey.doctor.finding import worst
 from limen.stores.valkey.doctor.needs import NEEDS, Need
 from limen.stores.valkey.url import parse_target
+from tests.conftest import buckets_in
 from tests.redis7 import redis_server
 
 Until = Callable[[Callable[[], object]], Awaitable[None]]
@@ -88,13 +89,13 @@ def _flood_the_cache(client: redis.Redis) -> None:
     client.config_set("maxmemory", client.info("memory")["used_memory"] + 1_000_000)
     for number in range(100_000):
         client.set(f"cache:{number}", "x" * 1000, ex=3600)
-        if not number % 100 and not client.keys("limen{*"):
+        if not number % 100 and not buckets_in(client):
             return
     raise AssertionError("the bucket is still there")
 
 
 def _delete(client: redis.Redis) -> None:
-    assert client.delete(*client.keys("limen{*")) == 1
+    assert client.delete(*buckets_in(client)) == 1
 
 
 # rights

@@ -15,6 +15,7 @@ from limen import AsyncLimiter, Decision, Limiter, RateLimited, Rule, UsageError
 from limen.core.decision import Policy
 from limen.engine.plan import plan_slot
 from limen.rules.ruleset import RuleSet
+from tests.conftest import buckets_in
 from tests.slots import enter, leave, renew, slot_of, tried
 
 Until = Callable[[Callable[[], object]], Awaitable[None]]
@@ -277,11 +278,11 @@ async def test_a_slot_that_the_store_gave_unheard_is_let_go(kind: Any, own_valke
             assert (slot.allowed, slot.decision.source) == (True, "local_share")
             own_valkey._process.send_signal(signal.SIGCONT)
             with own_valkey.client() as server:
-                await until(lambda: server.keys("limen{*"))
+                await until(lambda: buckets_in(server))
             await until(lambda: door.limiter.store_state == "up")
         assert not slot.lost
         with own_valkey.client() as server:
-            await until(lambda: not server.keys("limen{*"))
+            await until(lambda: not buckets_in(server))
 
 
 @BLOCKING_OR_NOT

@@ -17,9 +17,11 @@ from limen.testing.servers import Server
 RULE = Rule("api", limit="20/second burst 100")
 GATEWAYS = 4
 SECONDS = 6.0
-HICCUP_S, BETWEEN_S = 0.03, 0.25
-QUESTIONS_PER_S = 50
-"""To each gateway, all about one client: ten times its limit."""
+DEADLINE_MS = 40
+"""Longer than what a busy machine makes late by itself."""
+HICCUP_S, BETWEEN_S = 0.08, 0.25
+QUESTIONS_PER_S = 30
+"""To each gateway, all about one client: six times its limit, and too few in a hiccup to open a breaker."""
 
 
 class Hot:
@@ -65,13 +67,16 @@ async def test_answers_that_are_late_now_and_then_let_a_hot_client_have_no_more_
     async with AsyncExitStack() as opened, asyncio.TaskGroup() as running:
         proxies = [await opened.enter_async_context(FaultProxy(server.url)) for _ in range(GATEWAYS)]
         limiters = [
-            await opened.enter_async_context(AsyncLimiter(proxy.url, [RULE], gateways=GATEWAYS)) for proxy in proxies
+            await opened.enter_async_context(
+                AsyncLimiter(proxy.url, [RULE], gateways=GATEWAYS, deadline_ms=DEADLINE_MS)
+            )
+            for proxy in proxies
         ]
         hot = Hot()
         asking = [running.create_task(hot.ask_on(limiter)) for limiter in limiters]
         await asyncio.gather(hiccups(proxies, hot), *asking)
     assert hot.admitted["local_share"] > SECONDS, "late answers were felt"
-    assert hot.admitted["store"] > hot.admitted["local_share"] / 4
+    assert hot.admitted["store"] > hot.admitted["local_share"]
     bound = bound_of(RULE, GATEWAYS)
     assert bound
     hot.checker.check(bound_tokens=bound.tokens + bound.untold)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from limen.rules.model import Rule
+from limen.stores.valkey.marks import MARK_HEAD
 from limen.stores.valkey.names import Names
 from limen.stores.valkey.script import GATEWAYS
 from limen.testing import IntervalChecker
@@ -99,12 +100,16 @@ def keys_for_ever(leaders: Iterable[Server]) -> list[str]:
     found = []
     for server in leaders:
         with server.client() as client:
-            keys = [key for key in client.scan_iter("limen*", 1000) if key not in NOT_BUCKETS]
+            keys = [key for key in client.scan_iter("limen*", 1000) if _is_of_a_client(key)]
             asked = client.pipeline(transaction=False)
             for key in keys:
                 asked.pttl(key)
             found += [repr(key) for key, left in zip(keys, asked.execute(), strict=True) if left == -1]
     return found
+
+
+def _is_of_a_client(key: bytes) -> bool:
+    return key not in NOT_BUCKETS and not key.startswith(MARK_HEAD)
 
 
 def usage(samples: list[Sample], from_s: float, least_s: float) -> list[Usage]:

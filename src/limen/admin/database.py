@@ -15,7 +15,7 @@ from sqlalchemy import inspect, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from limen.admin.drivers import READING, WRITING, Workers, engine_for, lock_for_creation, prepare_file
+from limen.admin.drivers import READING, SINGLE, WRITING, Workers, engine_for, lock_for_creation, prepare_file
 from limen.admin.schema import SCHEMA_VERSION, meta, metadata
 from limen.errors import RulesUnavailable
 
@@ -41,6 +41,7 @@ class Database:
         self._workers: Workers = WeakSet()
         self._reader = engine_for(url, READING, self._workers)
         self._writer = engine_for(url, WRITING, self._workers)
+        self._single = engine_for(url, SINGLE, self._workers)
         self._ready = False
 
     @asynccontextmanager
@@ -69,15 +70,29 @@ class Database:
                 async with self._writer.begin() as connection:
                     yield connection
 
+    @asynccontextmanager
+    async def single(self) -> AsyncIterator[AsyncConnection]:
+        """Statements that need no transaction: each is done when it has run. Tables have to be there: `complete`.
+
+        Raises:
+            RulesUnavailable: the database does not answer; nobody knows which were done.
+        """
+        with _translated(self._url):
+            async with asyncio.timeout(PATIENCE_S), self._single.connect() as connection:
+                yield connection
+
     async def complete(self) -> None:
         """Make the tables that were not there when an older Limen made the database.
 
         Raises:
             RulesUnavailable: the database does not answer, or does not let us.
         """
-        async with self.writing() as connection:
-            await lock_for_creation(connection)
-            await connection.run_sync(metadata.create_all)
+        async with self.reading() as connection:
+            there = await connection.run_sync(lambda sync: inspect(sync).get_table_names())
+        if metadata.tables.keys() - set(there):
+            async with self.writing() as connection:
+                await lock_for_creation(connection)
+                await connection.run_sync(metadata.create_all)
 
     async def is_made(self) -> bool:
         """Whether its tables are there. Makes none.
@@ -92,6 +107,7 @@ class Database:
     async def close(self) -> None:
         await self._reader.dispose()
         await self._writer.dispose()
+        await self._single.dispose()
         # The thread of a connection that was broken off answers to this event loop before it ends.
         await asyncio.to_thread(_join, list(self._workers))
 

@@ -9,14 +9,18 @@ from threading import Thread
 from typing import Any
 from weakref import WeakSet
 
-from sqlalchemy import Insert, Table, event
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Table, event
+from sqlalchemy.dialects.postgresql import Insert as PostgresInsert
+from sqlalchemy.dialects.postgresql import insert as postgres_insert
+from sqlalchemy.dialects.sqlite import Insert as SqliteInsert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy.engine.interfaces import IsolationLevel
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from limen.errors import MissingExtra, SettingsError
 
 __all__ = [
-    "READING", "WRITING", "Workers", "engine_for", "insert_if_absent", "lock_for_creation", "now_s", "prepare_file"
+    "READING", "SINGLE", "WRITING", "Workers", "engine_for", "lock_for_creation", "now_s", "prepare_file", "upsert"
 ]  # fmt: skip
 
 STATEMENT_TIMEOUT_S = 2
@@ -31,16 +35,22 @@ READING = "reading"
 """A transaction that sees one state from its start to its end."""
 WRITING = "writing"
 """A transaction that sees what is current. Changes take their turn, one after the other."""
+SINGLE = "single"
+"""No transaction: each statement is one for itself. A process that is stopped between two of them holds nothing up."""
 
-BEGIN = {READING: "BEGIN", WRITING: "BEGIN IMMEDIATE"}
-ISOLATION = {READING: "REPEATABLE READ", WRITING: "READ COMMITTED"}
+BEGIN = {READING: "BEGIN", WRITING: "BEGIN IMMEDIATE", SINGLE: ""}
+ISOLATION: dict[str, IsolationLevel] = {
+    READING: "REPEATABLE READ",
+    WRITING: "READ COMMITTED",
+    SINGLE: "AUTOCOMMIT",
+}
 
 
 def engine_for(url: str, purpose: str, workers: Workers) -> AsyncEngine:
     """An engine for `sqlite:///path`, `sqlite:////absolute/path` or `postgresql://…`; nothing is connected yet.
 
     Args:
-        purpose: `READING` or `WRITING`.
+        purpose: `READING`, `WRITING` or `SINGLE`.
         workers: is given the thread of each connection that has one.
 
     Raises:
@@ -74,14 +84,26 @@ def _sqlite(url: str, begin: str, workers: Workers) -> AsyncEngine:
 
     engine = create_async_engine(f"sqlite+aiosqlite:///{path}", async_creator=connect, hide_parameters=True)
     event.listen(engine.sync_engine, "connect", _prepare_connection)
-    event.listen(engine.sync_engine, "begin", lambda connection: connection.exec_driver_sql(begin))
+    if begin:
+        event.listen(engine.sync_engine, "begin", lambda connection: connection.exec_driver_sql(begin))
+    else:
+        event.listen(engine.sync_engine, "connect", _write_lightly)
     return engine
 
 
 def _prepare_connection(connection: Any, _record: object) -> None:
     connection.isolation_level = None  # the driver begins nothing of its own; the "begin" event does
+    _execute(connection, "PRAGMA foreign_keys=ON")
+
+
+def _write_lightly(connection: Any, _record: object) -> None:
+    """Do not wait for the disk: what is lost when the machine crashes is written again two seconds later."""
+    _execute(connection, "PRAGMA synchronous=NORMAL")
+
+
+def _execute(connection: Any, statement: str) -> None:
     cursor = connection.cursor()
-    cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.execute(statement)
     cursor.close()
 
 
@@ -149,8 +171,7 @@ async def now_s(connection: AsyncConnection) -> float:
     return time.time()
 
 
-def insert_if_absent(connection: AsyncConnection, table: Table, **values: Any) -> Insert:
-    """An INSERT that does nothing when the row is there."""
-    if connection.dialect.name == "postgresql":
-        return postgresql.insert(table).values(values).on_conflict_do_nothing()
-    return sqlite.insert(table).values(values).on_conflict_do_nothing()
+def upsert(connection: AsyncConnection, table: Table, **values: Any) -> PostgresInsert | SqliteInsert:
+    """An INSERT that is to say what to do when the row is there: `.on_conflict_do_update(…)`."""
+    make = postgres_insert if connection.dialect.name == "postgresql" else sqlite_insert
+    return make(table).values(values)

@@ -10,12 +10,12 @@ import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from limen.admin.database import Database
 from limen.admin.drills import STORE_DOWN, DrillOrder
-from limen.admin.drivers import insert_if_absent, now_s
+from limen.admin.drivers import now_s, upsert
 from limen.admin.queries import read_revision
 from limen.admin.records import ALIVE_S, Drill, Fleet, Gateway, Heard, SeenGateway
 from limen.admin.schema import drills, gateways, peaks
@@ -42,8 +42,12 @@ class Presence:
         self._complete = False
 
     async def beat(self, gateway: Gateway) -> Heard:
-        """Tell that a process is alive, and hear who else is."""
-        async with self._writing() as connection:
+        """Tell that a process is alive, and hear who else is.
+
+        Each statement is for itself: a process that is stopped in the middle of it keeps nobody else from anything.
+        """
+        await self._prepare()
+        async with self._database.single() as connection:
             now = await self._time(connection)
             await _write(connection, gateway, now)
             alive = await _count(connection, now)
@@ -60,7 +64,8 @@ class Presence:
 
     async def leave(self, gateway_id: str) -> None:
         """Tell that a process ends."""
-        async with self._writing() as connection:
+        await self._prepare()
+        async with self._database.single() as connection:
             await connection.execute(delete(gateways).where(gateways.c.id == gateway_id))
 
     async def fleet(self) -> Fleet:
@@ -116,9 +121,8 @@ class Presence:
 
 async def _write(connection: AsyncConnection, gateway: Gateway, now: int) -> None:
     values = {**gateway._asdict(), "last_seen": now}
-    found = await connection.execute(update(gateways).where(gateways.c.id == gateway.id).values(values))
-    if not found.rowcount:
-        await connection.execute(insert(gateways).values(values))
+    new = upsert(connection, gateways, **values)
+    await connection.execute(new.on_conflict_do_update(index_elements=[gateways.c.id], set_=values))
 
 
 async def _count(connection: AsyncConnection, now: int) -> int:
@@ -140,12 +144,15 @@ async def _gateways(connection: AsyncConnection, now: int) -> tuple[SeenGateway,
 
 
 async def _note_peak(connection: AsyncConnection, minute: int, alive: int) -> bool:
-    """Whether this is the first that is noted in its minute."""
-    higher = update(peaks).where(peaks.c.minute == minute, peaks.c.most < alive).values(most=alive)
-    if (await connection.execute(higher)).rowcount:
-        return False
-    noted = await connection.execute(insert_if_absent(connection, peaks, minute=minute, most=alive))
-    return noted.rowcount == 1
+    """Whether nothing was noted in this minute before. Most beats find that there is nothing to note."""
+    known = (await connection.execute(select(peaks.c.most).where(peaks.c.minute == minute))).scalar_one_or_none()
+    if known is None or known < alive:
+        new = upsert(connection, peaks, minute=minute, most=alive)
+        higher = new.on_conflict_do_update(
+            index_elements=[peaks.c.minute], set_={"most": alive}, where=peaks.c.most < alive
+        )
+        await connection.execute(higher)
+    return known is None
 
 
 async def _forget(connection: AsyncConnection, now: int) -> None:

@@ -59,6 +59,11 @@ class Firewall:
                 "OUTPUT", "-m", "owner", "--gid-owner", str(group), "-p", "tcp", "--dport", str(port), "-j", "DROP"
             )
 
+    def part(self, source: str, port: int) -> None:
+        """What comes from an address to this port is lost, and what goes back."""
+        self._add("INPUT", "-p", "tcp", "-s", source, "--dport", str(port), "-j", "DROP")
+        self._add("INPUT", "-p", "tcp", "-d", source, "--sport", str(port), "-j", "DROP")
+
     def heal(self) -> None:
         """All is as before."""
         while self._rules:

@@ -64,6 +64,14 @@ class Part:
     def _beyond_us(self, each: Record) -> int:
         return 2 * self.own_us(each) - each.took_us
 
+    def lateness(self) -> float:
+        """The part of the time that event loops were late meanwhile, of all gateways."""
+        if not self.found:
+            return 0.0
+        start_us, end_us = self.found[0].invoked_us, max(each.completed_us for each in self.found)
+        late_us = sum(late.within(start_us, end_us) for late in self._late.values())
+        return late_us / (max(1, end_us - start_us) * len(self._late))
+
     def own_us(self, each: Record) -> int:
         """How long a decision took, without what the event loop was late."""
         return each.took_us - self._late[each.gateway].within(each.invoked_us, each.completed_us)

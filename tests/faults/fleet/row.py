@@ -16,7 +16,7 @@ PATIENT = 4
 """So many deadlines a decision may take at most, without what the event loop itself was late: a process that is never
 idle may take two, and other processes of the machine take what they take."""
 
-TIMES_AS_MANY, SOME = 3, 0.06
+TIMES_AS_MANY, SOME = 3, 0.03
 
 
 class Row:
@@ -62,10 +62,11 @@ class Row:
             assert beyond_ms <= rounds * PATIENT * DEADLINE_MS, (name, found, slowest)
 
     def undisturbed(self, before: Part, now: Part) -> None:
-        """Hold that hardly more was decided without the store than before: an answer is late now and then, when the
-        machine does something else."""
+        """Hold that hardly more was decided without the store than before. An answer is late now and then, when the
+        machine does something else: how much it does that, the event loops tell."""
         was, is_now = len(before.degraded) / len(before), len(now.degraded) / len(now)
-        assert is_now <= TIMES_AS_MANY * was + SOME, f"{100 * is_now:.1f} % without the store, before {100 * was:.1f} %"
+        may_be = TIMES_AS_MANY * (was + now.lateness()) + SOME
+        assert is_now <= may_be, f"{100 * is_now:.1f} % without the store, before {100 * was:.1f} %"
 
     def bounded(self, seen: Findings, *rules: str) -> None:
         """Hold that each rule stayed within the bound that it declares."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from fractions import Fraction
 from hashlib import sha1
@@ -179,3 +180,10 @@ def test_a_reply_that_is_neither_yes_nor_no_is_refused(reply: object) -> None:
 def test_the_rest(commands: Commands) -> None:
     assert words(commands.load) == [b"SCRIPT", b"LOAD", the_script()]
     assert words(PING) == [b"PING"]
+
+
+def test_no_word_looks_like_the_name_of_a_rule() -> None:
+    """Four letters and an argument of 32 bytes are a rule and its numbers. `take` and `undo` never have such a one."""
+    words = set(re.findall(rb"args\[1\] == '(\w+)'", the_script()))
+    assert {b"take", b"undo", b"grant", b"charge"} < words
+    assert {word for word in words if len(word) == 4} == {b"take", b"undo"}

@@ -18,14 +18,15 @@ import logging
 import random
 from collections.abc import Callable
 
-from limen.core.breaker import DOUBT_S, Breaker
+from limen.core.breaker import Breaker
 from limen.core.delays import Delays
 from limen.errors import StoreError
 from limen.stores.valkey.arriving import GIVE_UP_S, Locate, Place, arrive
+from limen.stores.valkey.complaints import Complaints
+from limen.stores.valkey.doubt import Doubt
 from limen.stores.valkey.endpoint import Endpoint
 from limen.stores.valkey.link import Link, Reply
-from limen.stores.valkey.memory_loss import FIRST_LOOK_S, Marker
-from limen.stores.valkey.memory_loss import LOOK_S as MARK_S
+from limen.stores.valkey.memory_loss import FIRST_LOOK_S, LOOK_S, Marker
 from limen.stores.valkey.probing import probed
 from limen.stores.valkey.script import PING, greeting
 from limen.stores.valkey.waiting import Pace, about, look, pause_s, within
@@ -45,11 +46,7 @@ RAMP_S = 0.05
 IDLE_S = 0.5
 """About how long nothing is heard before a server is asked whether it is there."""
 SHORTEST_PATIENCE_S = 0.5
-LOOK_S = 0.001
 LOOK_AGAIN_S = 2.0
-LOG_PAUSE_S = 60.0
-SAYS_NOTHING = ("down", "timeout", "overload")
-"""Kinds of errors that the server itself did not give."""
 SHORT_LIFE_S = 0.5
 """A connection that ends sooner counts as an attempt that failed, so that the next ones are spread."""
 
@@ -106,10 +103,8 @@ class Keeper:
         """The link is lost, or the breaker has opened."""
         self._up = asyncio.Event()
         self._probes, self._attempts = Pace(PROBES_IN_A_SECOND), Pace(ATTEMPTS_IN_A_SECOND)
-        self._doubt_s = max(DOUBT_S, 3 * deadline_s)  # so that a question in doubt has its whole deadline
-        self._doubt: asyncio.TimerHandle | None = None
-        self._logged_at = float("-inf")
-        self._logged_kind = ""
+        self._doubt = Doubt(self.loop, deadline_s, probe, self._confirmed)
+        self._complaints = Complaints()
         self._tried = asyncio.Event()
         """It is clear whether the first attempt succeeded."""
         self._stale: StoreError | None = None
@@ -149,8 +144,7 @@ class Keeper:
     async def close(self) -> None:
         """Hang up and stop connecting."""
         task, self._task = self._task, None
-        if self._doubt is not None:
-            self._doubt.cancel()
+        self._doubt.end()
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
@@ -162,7 +156,7 @@ class Keeper:
         self._trouble = why
         self.breaker.lost()
         self._up.clear()
-        self._log_loss(why)
+        self._complaints.lost(why)
         self._wake.set()
         self._on_loss()
 
@@ -203,7 +197,7 @@ class Keeper:
         self._trouble = error
         self._tried.set()
         if failures:
-            self._log_trouble(error)
+            self._complaints.trouble(error)
         else:
             log.warning("%s", error)
 
@@ -284,7 +278,7 @@ class Keeper:
             self._recovered()
             return True
         self._trouble = trouble
-        self._log_trouble(trouble)
+        self._complaints.trouble(trouble)
         self._tried.set()
         await within(random.uniform(*PROBE_PAUSE_S), self._wake)
         return True
@@ -307,14 +301,14 @@ class Keeper:
     async def _look_again_at_mark(self, link: Link) -> None:
         with contextlib.suppress(StoreError):
             await self._look_at_mark(link)
-        self._mark_at = self.loop.time() + about(MARK_S)
+        self._mark_at = self.loop.time() + about(LOOK_S)
 
     def _recovered(self) -> None:
         if self._returns:
             self._returns = False
             self._on_return()
         self._decided = True
-        self._logged_kind = ""
+        self._complaints.answers()
         self.breaker.answered()
         self._up.set()
         self._tried.set()
@@ -328,40 +322,13 @@ class Keeper:
         self.breaker.missed(link.late)
         if self.breaker.is_open:
             self._open_breaker(self._down("does not answer in time"))
-        elif self._doubt is None:
-            self._doubt = self.loop.call_later(self._doubt_s / 2, self._ask_in_doubt, link)
+        else:
+            self._doubt.begin(link)
 
-    def _ask_in_doubt(self, link: Link) -> None:
-        """No answer has come in time since: perhaps because nobody asked."""
-        self._doubt = None
-        if self._link is link and not self.breaker.is_open and link.late:
-            with contextlib.suppress(StoreError):
-                link.ask(self._question, urgent=True).add_done_callback(look)
-            self._doubt = self.loop.call_later(self._doubt_s / 2, self._look_again, link)
-
-    def _look_again(self, link: Link) -> None:
-        """What this process has not read yet is read before."""
-        self._doubt = self.loop.call_later(LOOK_S, self._end_doubt, link)
-
-    def _end_doubt(self, link: Link) -> None:
-        self._doubt = None
-        if self._link is link and not self.breaker.is_open and link.late:
-            self.breaker.lost()
+    def _confirmed(self, link: Link) -> None:
+        """It was late, and nothing has come in time since."""
+        if self._link is link and not self.breaker.is_open:
             self._open_breaker(self._down("does not answer in time"))
-
-    def _log_trouble(self, why: StoreError) -> None:
-        """Say why a server cannot decide, once it has said so itself: somebody may have to do something."""
-        said = why.kind not in SAYS_NOTHING and why.kind != self._logged_kind
-        if said:
-            self._logged_kind = why.kind
-        log.log(logging.WARNING if said else logging.DEBUG, "%s", why)
-
-    def _log_loss(self, why: StoreError) -> None:
-        """Say so, but not more than once a minute: a server may come and go."""
-        now = self.loop.time()
-        level = logging.WARNING if now - self._logged_at >= LOG_PAUSE_S else logging.DEBUG
-        self._logged_at = now if level == logging.WARNING else self._logged_at
-        log.log(level, "%s; deciding without it until it does", why)
 
     def _loaded(self, reply: Reply) -> None:
         """The server has answered to the script."""

@@ -82,6 +82,8 @@ class SyncKeeper:
         self._returned = returned
         self._marker = marker
         self._delays = {} if delays is None else delays
+        self._delay = Delays()
+        """Of the server where it was found last."""
         self._closed = False
         self._begin()
         begin_anew_after_fork(self)
@@ -177,7 +179,10 @@ class SyncKeeper:
         if not self._misses or self.breaker.is_open or self._closed:
             return
         pool = self.pool
-        channel = pool.borrow(monotonic()) or self._opened(pool, max(DOUBT_S / 2, self._deadline_s))
+        channel = pool.borrow(monotonic())
+        if channel is None and pool.is_full:
+            return  # so many ask that one of them will tell
+        channel = channel or self._opened(pool, max(DOUBT_S / 2, self._deadline_s))
         try:
             channel.ask(PING, self._deadline_s)
             self._misses = 0
@@ -273,6 +278,7 @@ class SyncKeeper:
         timeout_s = timeout_s or LOGIN_S[min(self._attempts.failures, len(LOGIN_S) - 1)]
         self.endpoint = self._locate()
         channel = log_in(self.endpoint, self._deadline_s, timeout_s, self._on_connect, self._must_be_primary)
+        self._delay = self._delays.setdefault(self.shard, self._delay)
         pool.add(channel)
         self.connections += 1
         return channel

@@ -45,6 +45,7 @@ class SyncNode(SyncKeeper):
             self.give_back(channel)
         if self._misses:
             self._misses = 0
+        self._delay.add(monotonic() - channel.used_at)
         return reply
 
     def ask_second(self, commands: bytes, until: float) -> Reply:

@@ -89,6 +89,8 @@ class Visit:
         self.end()
         for writer in self._writers:
             writer.close()
+        if self._serving:
+            await asyncio.gather(self._serving, return_exceptions=True)
         for writer in self._writers:
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
