@@ -39,7 +39,7 @@ def test_F04_resets(row: Row, length: Any, cluster: Cluster, wall: Firewall, tmp
     a_second = [attempts[gateway] * 1_000_000 / (end - start) for gateway in range(GATEWAYS)]
     row.saw(
         attempts=f"{min(a_second):.1f} to {max(a_second):.1f} a second for each gateway",
-        exact_again_after=f"{closed_s:.2f} s",
+        breakers_closed_after=f"{closed_s:.2f} s",
     )
     row.swift(meanwhile=seen.during("fault"))
     assert seen.metric("limen_breaker_state", "fault", shard=refusing.address) == GATEWAYS
@@ -83,7 +83,7 @@ def test_F05_loss(row: Row, length: Any, cluster: Cluster, wall: Firewall, tmp_p
     row.saw(
         decided_without_the_store=", ".join(f"{100 * part:.1f} %" for part in missed) + " of that shard's decisions"
     )
-    row.saw(exact_again_after=f"{closed_s:.2f} s", p99_afterwards=f"{seen.during('after').latency()['p99']:.2f} ms")
+    row.saw(breakers_closed_after=f"{closed_s:.2f} s", p99_afterwards=f"{seen.during('after').latency()['p99']:.2f} ms")
     row.swift(meanwhile=seen.during("1 %", "10 %", "30 %"))
     assert missed[0] < missed[1] < missed[2], missed
     assert seen.metric("limen_store_errors_total", kind="timeout")

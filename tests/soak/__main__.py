@@ -6,6 +6,7 @@ Ends with 0 when everything held that is promised, else with 1. The report is in
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 import time
@@ -20,6 +21,7 @@ RESULTS = Path(__file__).resolve().parents[2] / ".results" / "soak"
 
 def main() -> int:
     asked = _arguments()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that no server is left behind
     minutes = max(1, round(asked.minutes if asked.minutes is not None else 60 * asked.hours))
     seed = asked.seed if asked.seed is not None else int(time.time())
     _tell(f"soak of {minutes} minutes, seed {seed}")

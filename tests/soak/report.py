@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.soak.plan import Step
-from tests.soak.watch import Usage
+from tests.soak.watch import Sample, Usage
 
 __all__ = ["Minute", "Outcome", "write"]
 
@@ -38,6 +38,8 @@ class Outcome:
     bounds: list[dict[str, Any]] = field(default_factory=list)
     """By rule: its bound, and the worst that was seen."""
     usage: list[Usage] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+    """What `usage` was made of; in the JSON alone."""
     keys: int = 0
     """That expire, or not: at the end."""
     failures: list[str] = field(default_factory=list)

@@ -28,6 +28,8 @@ RULES: list[dict[str, Any]] = [
     {"id": "login", "limit": "10/second burst 50", "on_failure": "closed"},
 ]
 MIX = [("api", 0.9, 1), ("login", 0.1, 1)]
+CLIENTS = 2000
+"""So few that all have been there after the warm-up: a process keeps about a kilobyte of each, until that is full."""
 WARM_S = 300.0
 LEAST_S = 1800.0
 """Memory of a process that was watched for less says nothing about an hour."""
@@ -71,7 +73,7 @@ def soak(wish: Wish) -> Outcome:
 @contextlib.contextmanager
 def _scene(wish: Wish) -> Iterator[Scene]:
     cluster = Cluster("valkey", wish.folder / "cluster", replicas=1, options=["--enable-debug-command", "local"])
-    load = Load(rate=wish.rate, mix=MIX, seed=wish.seed)
+    load = Load(rate=wish.rate, clients=CLIENTS, mix=MIX, seed=wish.seed)
     try:
         for server in cluster.servers:
             hurry(server.pid)
@@ -124,6 +126,7 @@ def _conclude(scene: Scene, ledger: Ledger, outcome: Outcome, gateways: int) -> 
     outcome.keys = sum(server.ask("DBSIZE") for server in cluster.leaders)
     scene.errors += "".join(gateway.close() for gateway in fleet.gateways)
     outcome.decided, outcome.degraded = ledger.decided, ledger.degraded
+    outcome.samples = ledger.samples
     outcome.usage = usage(ledger.samples, WARM_S, LEAST_S)
     outcome.bounds = [_bound(at, ledger, gateways, outcome.failures) for at in range(len(ledger.rules))]
     outcome.failures += [f"an exception: {text}" for text in ledger.unhandled]

@@ -14,7 +14,7 @@ from limen.engine.async_slot import AsyncSlot, Departures
 from limen.engine.borrowing import AsyncBorrowing
 from limen.engine.clock import Clock, SystemClock
 from limen.engine.conclude import conclude
-from limen.engine.deciding import Deciding, Question, as_ruleset, grant_plan, looking, with_cost
+from limen.engine.deciding import Deciding, Question, as_ruleset, grant_plan, looking, payment_us, with_cost
 from limen.engine.explain import Explanation
 from limen.engine.freshness import Freshness
 from limen.engine.lease import Lease
@@ -76,6 +76,7 @@ class AsyncLimiter(Deciding):
         ruleset = RuleSet() if isinstance(rules, str) else as_ruleset(rules)
         source: Source = "memory" if self._store.state == "memory" else "store"
         super().__init__(ruleset, source, clock, gateways, observer)
+        self._payment_us = payment_us(deadline_ms)
         self._local_slots = LocalSlots(self._now_us, source, self.fleet, observer)
         self._departures = Departures()
         self._tending = Tending(self._store, self._debts, self._shares, self.fleet)
@@ -282,5 +283,6 @@ class AsyncLimiter(Deciding):
             self._drill.check(ops, now_us)
         while (debt := self._debts.due(ops)) is not None:
             await self._tending.settle(debt)
+            self._in_time(now_us)
         if self._debts.entries:
             self._settled(ops)

@@ -3,7 +3,7 @@ before its own question."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import inf
 from typing import cast
 from uuid import uuid4
@@ -14,7 +14,7 @@ from limen.engine.fleet import Fleet
 from limen.engine.local_shares import LocalShares
 from limen.engine.tending import BEAT_S
 from limen.errors import StoreError
-from limen.stores.base import Op, SharedStore, Store
+from limen.stores.base import SharedStore, Store
 from limen.stores.fork import begin_anew_after_fork
 
 __all__ = ["BlockingTending"]
@@ -51,17 +51,12 @@ class BlockingTending:
         self._begin()
         begin_anew_after_fork(self)
 
-    def before(self, ops: Sequence[Op], now_us: int) -> None:
-        """Pay what is owed to these buckets. Now and then, show that this process lives, and pay others.
-
-        Raises:
-            StoreError: the store does not answer.
-        """
-        while (debt := self._debts.due(ops)) is not None:
-            self.settle(debt)
+    def between(self, now_us: int, until_us: int) -> None:
+        """Between two decisions: now and then, show that this process lives, and pay what is owed, as far as there is
+        time for it."""
         if now_us >= self.beats_us:
             self.beats_us = now_us + BEAT_US
-            _quietly(self._beat)
+            _quietly(lambda: self._beat(until_us))
             self._shares.tidy(TIDIED_WITH_A_BEAT)
 
     def stop(self) -> None:
@@ -93,13 +88,15 @@ class BlockingTending:
         if self._beats:
             self.beats_us = self._now_us() + BEAT_US
 
-    def _beat(self) -> None:
+    def _beat(self, until_us: int) -> None:
         if self._store.state != "up":
             return
         self._fleet.heard(*self._store.beat(self._name))
         self._has_beaten = True
-        for debt in self._debts.oldest(PAID_WITH_A_BEAT):
-            self.settle(debt)
+        for _ in range(PAID_WITH_A_BEAT):
+            if self._now_us() < until_us:
+                for debt in self._debts.oldest(1):
+                    self.settle(debt)
 
 
 def _quietly(question: Callable[[], None]) -> None:

@@ -29,7 +29,7 @@ from limen.rules.request import Request
 from limen.rules.ruleset import RuleSet
 from limen.stores.base import Op
 
-__all__ = ["Deciding", "Question", "as_ruleset", "grant_plan", "looking", "with_cost"]
+__all__ = ["Deciding", "Question", "as_ruleset", "grant_plan", "looking", "payment_us", "with_cost"]
 
 MOST_GRANTED = 10**9
 LONGEST_GRANT_S = 30 * 86_400
@@ -38,6 +38,7 @@ Question = tuple[str, str] | tuple[str, str, int]
 """Client, rule, and the cost if it is not 1."""
 
 SETTLING = "settling"
+PART_FOR_PAYMENT = 0.6
 MISSES = ("timeout", "overload")
 """A server that answers others: this is no outage."""
 
@@ -81,6 +82,7 @@ class Deciding:
         self._debts = Debts(self._recent, self.fleet, self._now_us)
         self._drill = Drill(self._now_us)
         self._leases = Leases(self._now_us, self.fleet, self._recent, self._denied)
+        self._payment_us = 0
         self._can_settle = False
         """Whether the store can be charged afterwards."""
 
@@ -274,6 +276,14 @@ class Deciding:
             elif self._denied.entries:
                 self._denied.drop((op.identity, op.rule))
 
+    def _in_time(self, asked_us: int) -> None:
+        """
+        Raises:
+            StoreError: paying what is owed took too long to ask for anything else.
+        """
+        if self._now_us() - asked_us > self._payment_us:
+            raise StoreError("the store was told what it is owed, and that took long", SETTLING)
+
     def _settled(self, ops: Sequence[Op]) -> None:
         """
         Raises:
@@ -341,6 +351,11 @@ class Deciding:
         self._debts.forget(identity, rule_id)
         self._recent.forget(identity, rule_id)
         self._borrow(self._leases.forget(identity, rule_id))
+
+
+def payment_us(deadline_ms: float) -> int:
+    """How long a decision may spend on what is owed, so that it can wait for an answer of its own too."""
+    return round(deadline_ms * 1000 * PART_FOR_PAYMENT)
 
 
 def with_cost(question: Question) -> tuple[str, str, int]:

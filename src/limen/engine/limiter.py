@@ -15,7 +15,7 @@ from limen.engine.blocking_tending import BlockingTending
 from limen.engine.borrowing import borrow_each
 from limen.engine.clock import Clock, SystemClock
 from limen.engine.conclude import conclude, conclude_one
-from limen.engine.deciding import Deciding, Question, as_ruleset, grant_plan, looking, with_cost
+from limen.engine.deciding import Deciding, Question, as_ruleset, grant_plan, looking, payment_us, with_cost
 from limen.engine.explain import Explanation
 from limen.engine.lease import Lease
 from limen.engine.local_slots import LocalSlots, new_holder
@@ -89,6 +89,7 @@ class Limiter(Deciding):
         super().__init__(as_ruleset(rules), source, clock, gateways, observer)
         self._local_slots = LocalSlots(self._now_us, source, self.fleet, observer)
         self._tending = BlockingTending(self.store, self._debts, self._shares, self.fleet, self._now_us)
+        self._payment_us = payment_us(deadline_ms)
         self._can_settle = source == "store" and hasattr(self.store, "charge")
         if source == "store" and hasattr(self.store, "borrow"):
             self._leases.begin(self._ruleset)
@@ -294,7 +295,10 @@ class Limiter(Deciding):
             if self._drill.running:
                 self._drill.check(plan.ops, now_us)
             if self._debts.entries or now_us >= tending.beats_us:
-                tending.before(plan.ops, now_us)
+                while (debt := self._debts.due(plan.ops)) is not None:
+                    tending.settle(debt)
+                    self._in_time(now_us)
+                tending.between(now_us, now_us + self._payment_us)
                 self._settled(plan.ops)
         except StoreError as error:
             return self._without_store(plan, error, now_us)

