@@ -24,6 +24,8 @@ BESIDES = (b"alive", b"leave", b"marks")
 
 
 PASSED = pytest.StashKey[bool]()
+FLEETS = ("test_rows_", "test_late_answers")
+"""Files whose tests run a fleet of processes."""
 LONG_S = 900
 
 
@@ -41,16 +43,16 @@ class Length(NamedTuple):
         return short if self.name == "short" else long
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "long: a fault at its full length; only with -m long")
-
-
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Either the short forms or, with `-m long` or LIMEN_LONG, the long ones."""
     other = "short" if "long" in config.option.markexpr or os.environ.get("LIMEN_LONG") else "long"
     left_out = [item for item in items if _length_of(item) == other]
     items[:] = [item for item in items if _length_of(item) != other]
     config.hook.pytest_deselected(items=left_out)
+    for item in items:
+        if item.path.name.startswith(FLEETS):
+            item.add_marker(pytest.mark.fleet)
 
 
 def _length_of(item: pytest.Item) -> str:
