@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import logging
 import os
 import random
 import re
@@ -141,6 +142,16 @@ async def postgres_url(postgres_server: Callable[[str], str]) -> str:
     await connection.execute(f"CREATE DATABASE {name}")
     await connection.close()
     return postgres_server(name)
+
+
+@pytest.fixture(autouse=True)
+def _as_talkative_as_before() -> Iterator[None]:
+    """A command that runs in this process may silence a log; other tests read it."""
+    loggers = [logging.getLogger(name) for name in ("limen", "limen.store", "limen.rules")]
+    before = [logger.level for logger in loggers]
+    yield
+    for logger, level in zip(loggers, before, strict=True):
+        logger.setLevel(level)
 
 
 @pytest.fixture

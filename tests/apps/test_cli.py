@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,21 +52,19 @@ Run = Callable[..., Outcome]
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Run a command in an empty folder, with no settings but those that the test makes."""
     monkeypatch.chdir(tmp_path)
     for name in os.environ:
         if name.startswith("LIMEN_"):
             monkeypatch.delenv(name)
-    level = logging.getLogger("limen.store").level
 
     def go(*arguments: str) -> Outcome:
         capsys.readouterr()
         status = app.run(arguments)
         return Outcome(status, *capsys.readouterr())
 
-    yield go
-    logging.getLogger("limen.store").setLevel(level)
+    return go
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import socket
 import sqlite3
@@ -42,7 +41,7 @@ Run = Callable[..., Outcome]
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """`limen doctor` in an empty folder, with no settings but those that the test makes."""
     monkeypatch.chdir(tmp_path)
     for name in os.environ:
@@ -56,9 +55,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         status = app.run(["doctor", *arguments])
         return Outcome(status, *capsys.readouterr())
 
-    level = logging.getLogger("limen.store").level
-    yield go
-    logging.getLogger("limen.store").setLevel(level)
+    return go
 
 
 @pytest.fixture

@@ -219,6 +219,8 @@ async def refuses_connections(port: int) -> bool:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
     except ConnectionRefusedError:
         return True
+    except ConnectionResetError:  # it was about to be accepted when the listener closed
+        return False
     writer.close()
     await writer.wait_closed()
     return False

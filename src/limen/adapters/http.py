@@ -65,21 +65,13 @@ def retry_after_s(decision: Decision, jitter: float = 0.0) -> int | None:
 
     Args:
         jitter: in [0, 1). Up to a tenth of the wait is added, never taken away, so that clients that were refused
-            together do not come back together. Waits below ten seconds get a whole second more, now and then; those
-            of a second none.
+            together do not come back together. Waits of less than ten seconds are told as they are: a whole second
+            more would be more than a tenth.
     """
     wait_ms = decision.retry_after_ms
     if decision.allowed or wait_ms is None:
         return None
-    return max(1, _seconds(wait_ms)) + _spread_s(wait_ms, jitter)
-
-
-def _spread_s(wait_ms: int, jitter: float) -> int:
-    """Whole seconds, all alike by chance, up to a tenth of a wait: `0 … n`. Or one second by the chance of a part."""
-    if wait_ms <= 1000:
-        return 0
-    tenth = wait_ms * JITTER / 1000
-    return int(jitter * (1 + (tenth if tenth < 1 else int(tenth))))
+    return max(1, _seconds(wait_ms)) + int(jitter * (1 + int(wait_ms * JITTER / 1000)))
 
 
 def denial(decision: Decision, writers: Dialects, *, jitter: float = 0.0, now_s: float = 0.0) -> Reply:
