@@ -159,8 +159,8 @@ def _forgetting() -> Iterator[None]:
     """Links take the place of a cancelled question out of their queue, so that the replies behind it move up."""
     ask = Link.ask
 
-    def ask_and_forget(link: Link, *question: Any) -> asyncio.Future[Any]:
-        future = ask(link, *question)
+    def ask_and_forget(link: Link, *question: Any, **how: Any) -> asyncio.Future[Any]:
+        future = ask(link, *question, **how)
         future.add_done_callback(lambda it: _forget(link._waiting, it) if it.cancelled() else None)
         return future
 
