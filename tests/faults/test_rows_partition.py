@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.faults.fleet.findings import Findings
 from tests.faults.fleet.firewall import Firewall
-from tests.faults.fleet.fleet import Fleet
+from tests.faults.fleet.fleet import SETTLED_S, Fleet
 from tests.faults.fleet.row import Row
 from tests.faults.fleet.scene import begun
 from tests.faults.fleet.spec import Load
@@ -56,11 +56,13 @@ def test_F14_split_brain(row: Row, length: Any, cluster: Cluster, wall: Firewall
         fall_apart(wall, cluster, fleet)
         takeover_s = fleet.until(lambda: replica.ask("ROLE")[0] == b"master", "the others have a new primary")
         refused_s = fleet.until(lambda: refused_alone(fleet, lost), "the primary that is alone refuses")
+        fleet.more(SETTLED_S)
         fleet.phase("two sides")
         fleet.more(seconds)
         fleet.phase("healed")
         wall.heal()
         closed_s = fleet.until(lambda: cluster.agrees() and fleet.up(), "every breaker is closed")
+        fleet.settle()
         fleet.phase("after")
         fleet.more(length.pick(2, 10))
         seen = fleet.end()

@@ -83,7 +83,7 @@ def test_F28_synchronised_retries(row: Row, length: Any) -> None:
     over = peak(steady.load, range(60, seconds))
     row.saw(who_begins_one_after_the_other=f"peak {over:.2f} of the mean")
     assert over <= AT_MOST, "obeying does not make them fall into step"
-    for wait_s in (6, 30):
+    for wait_s in (10, 30):
         wave(row, crowd(clients, 2 * wait_s, Rule("r", limit=f"{60 // wait_s}/minute"), 0.0), wait_s)
     alike = crowd(clients, WAIT_S + 5, Rule("r", limit=LIMIT), 0.0, jitter=0.0)
     assert len(alike.waits) == 1, "without the part that is left to chance they would come in one second"
