@@ -13,6 +13,8 @@ from types import ModuleType
 from typing import NoReturn
 
 REQUIRED = {"limen", "hiredis", "redis", "yaml", "_yaml"}
+if sys.version_info < (3, 11, 3):
+    REQUIRED.add("async_timeout")  # which redis requires there
 
 
 class Limited(MetaPathFinder):
