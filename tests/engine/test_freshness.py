@@ -72,9 +72,12 @@ async def test_rules_in_a_file_are_followed_so(tmp_path: Path, until: Until) -> 
     clock = ManualClock()
     async with AsyncLimiter("memory://", file.as_uri(), clock=clock) as limiter:
         assert (await limiter.check("acme", "r")).remaining == 99
-        await limiter._rules_source._watcher.stop()  # type: ignore[union-attr]  # nobody looks any more
-        file.write_text("rules: [{id: r, limit: 1/minute}]")
+        watcher = limiter._rules_source._watcher  # type: ignore[union-attr]
+        await watcher.stop()  # nobody looks any more
+        looked_at = watcher.last_look
         clock.advance(60)
         await until(lambda: limiter._freshness.in_doubt)
+        assert watcher.last_look == looked_at
         await limiter.check("acme", "r")
+        assert watcher.last_look != looked_at, "the decision has waited for a look"
         assert not limiter._freshness.in_doubt

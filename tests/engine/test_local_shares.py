@@ -8,9 +8,14 @@ from random import Random
 import pytest
 
 from limen.core.decision import Decision
+from limen.core.limit import Limit
 from limen.engine.aio import AsyncLimiter
+from limen.engine.fleet import Fleet
+from limen.engine.local_shares import LocalShares
 from limen.errors import UsageError
 from limen.rules.model import Rule
+from limen.rules.request import Request
+from limen.stores.base import Op
 from limen.testing import ManualClock
 
 NOWHERE = "valkey://localhost:1"
@@ -140,3 +145,27 @@ async def test_shares_of_many_clients_are_bounded() -> None:
 def test_the_number_of_gateways_is_a_whole_number_from_1(gateways: object) -> None:
     with pytest.raises(UsageError, match="gateways must be a whole number from 1"):
         AsyncLimiter(NOWHERE, gateways=gateways)  # type: ignore[arg-type]
+
+
+async def test_a_look_changes_nothing_of_what_was_saved_up() -> None:
+    clock = ManualClock()
+    limiter = AsyncLimiter(NOWHERE, [Rule("r", limit="100/minute")], clock=clock, gateways=4)
+    assert (await limiter.check("acme", "r")).remaining == 1
+    clock.advance(6)
+    request = Request(client="acme")
+    before = (await limiter.peek("acme", "r")).remaining
+    for _ in range(3):
+        await limiter.explain(request)
+    assert (await limiter.peek("acme", "r")).remaining == before == 4
+
+
+async def test_a_second_of_settling_is_the_same_outage() -> None:
+    """Nothing that was saved up in it is lost, for no server has failed anew."""
+    clock = ManualClock()
+    shares = LocalShares(clock.now_us, Fleet(4, clock.now_us))
+    (part,) = shares.parts([Op("client=acme", "r", Limit(100, Fraction(5, 3)), 1)])
+    shares.take([part], clock.now_us(), "store:1")
+    clock.advance(6)
+    (saved_up,) = shares.take([part._replace(cost=0)], clock.now_us(), "store:1")
+    assert shares.take([part._replace(cost=0)], clock.now_us(), None) == [saved_up]
+    assert saved_up == part.limit.token_ticks * 4

@@ -301,8 +301,8 @@ class Deciding:
                 return undecided(rule)
         shared = self._shares.parts(plan.ops)
         asked = shared if spend else [op._replace(spend=False) for op in shared]
-        shard = error.shard or error.kind
-        levels = self._shares.take(asked, now_us, shard, failed=error.kind != SETTLING)
+        shard = None if error.kind == SETTLING else error.shard or error.kind
+        levels = self._shares.take(asked, now_us, shard)
         decision = conclude(Plan(plan.rules, shared), levels, "local_share", spend=spend, degraded=True)
         if spend and decision.allowed and self._can_settle:
             for op, part, level in zip(plan.ops, shared, levels, strict=True):
@@ -331,7 +331,7 @@ class Deciding:
         """The same, from this gateway's shares; without their levels when a rule is closed."""
         decision = self._at_once(plan, now_us) or self._without_store(plan, error, now_us, spend=False)
         parts = plan._replace(ops=[op._replace(spend=False) for op in self._shares.parts(plan.ops)])
-        seen = () if decision.reason == "store_unavailable" else self._shares.take(parts.ops, now_us)
+        seen = () if decision.reason == "store_unavailable" else self._shares.take(parts.ops, now_us, None)
         stories = explain(self._ruleset, request, parts, seen, decision.allowed)
         return Explanation(request, decision, stories, self._ruleset, self.fleet.size, True)
 

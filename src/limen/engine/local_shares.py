@@ -68,17 +68,14 @@ class LocalShares:
         """N, when the parts were made last."""
         return self._parts
 
-    def take(self, parts: Sequence[Op], now_us: int, shard: str = "", *, failed: bool = True) -> list[int]:
+    def take(self, parts: Sequence[Op], now_us: int, shard: str | None = "") -> list[int]:
         """Decide and take, as a store does; the levels before it.
 
         Args:
-            shard: the server that does not answer.
-            failed: whether it has just failed.
+            shard: the server that did not answer; None when none was asked, so that an outage goes on as it is.
         """
-        since_us = self._outage(shard, now_us, failed).began_us
-        for op in parts:
-            if isinstance(op.limit, Limit):
-                self._store.begin_anew((op.identity, op.rule), op.limit, since_us)
+        if shard is not None:
+            self._begin_anew(parts, self._outage(shard, now_us).began_us)
         return self._store.take(parts)
 
     def forget(self, identity: str, rule: str | None) -> None:
@@ -89,15 +86,20 @@ class LocalShares:
         """Look at some, and drop what says nothing: shares of an outage that has been over for a while."""
         self._store.tidy(count)
 
-    def _outage(self, shard: str, now_us: int, failed: bool) -> Outage:
+    def _begin_anew(self, parts: Sequence[Op], since_us: int) -> None:
+        """What was saved up before an outage is no part of it."""
+        for op in parts:
+            if isinstance(op.limit, Limit):
+                self._store.begin_anew((op.identity, op.rule), op.limit, since_us)
+
+    def _outage(self, shard: str, now_us: int) -> Outage:
         """The one that goes on now."""
         outage = self._outages.get(shard)
         if outage is None or (self.answered_us > outage.failed_us and now_us - outage.failed_us > ANOTHER_US):
             if len(self._outages) >= MOST_OUTAGES:
                 self._outages.clear()
             outage = self._outages[shard] = Outage(now_us)
-        if failed:
-            outage.failed_us = now_us
+        outage.failed_us = now_us
         return outage
 
     def _share(self, op: Op) -> Limit:
