@@ -28,9 +28,10 @@ RULES: list[dict[str, Any]] = [
     {"id": "login", "limit": "10/second burst 50", "on_failure": "closed"},
 ]
 MIX = [("api", 0.9, 1), ("login", 0.1, 1)]
-CLIENTS = 2000
-"""So few that all have been there after the warm-up: a process keeps about a kilobyte of each, until that is full."""
-WARM_S = 300.0
+CLIENTS = 300
+"""So few that all have been there in each kind of fault after the warm-up: a process keeps about a kilobyte of each."""
+WARM_MINUTES = len(FAULTS) + 1
+"""By then each kind of fault has been there, and whatever it fills has been filled once."""
 LEAST_S = 1800.0
 """Memory of a process that was watched for less says nothing about an hour."""
 GROWTH_PER_HOUR = 0.01
@@ -66,7 +67,7 @@ def soak(wish: Wish) -> Outcome:
             _look(scene, ledger, time.monotonic() - began)
             outcome.steps.append(Minute(step, well_s, ledger.degraded - before, ledger.most_over()))
             wish.tell(_line(outcome, ledger.decided))
-        _conclude(scene, ledger, outcome, wish.gateways)
+        _conclude(scene, ledger, outcome, wish)
     return outcome
 
 
@@ -116,7 +117,7 @@ def _line(outcome: Outcome, decided: int) -> str:
     )
 
 
-def _conclude(scene: Scene, ledger: Ledger, outcome: Outcome, gateways: int) -> None:
+def _conclude(scene: Scene, ledger: Ledger, outcome: Outcome, wish: Wish) -> None:
     """Hold what is promised."""
     fleet, cluster = scene.fleet, scene.cluster
     fleet.rest()
@@ -127,8 +128,8 @@ def _conclude(scene: Scene, ledger: Ledger, outcome: Outcome, gateways: int) -> 
     scene.errors += "".join(gateway.close() for gateway in fleet.gateways)
     outcome.decided, outcome.degraded = ledger.decided, ledger.degraded
     outcome.samples = ledger.samples
-    outcome.usage = usage(ledger.samples, WARM_S, LEAST_S)
-    outcome.bounds = [_bound(at, ledger, gateways, outcome.failures) for at in range(len(ledger.rules))]
+    outcome.usage = usage(ledger.samples, WARM_MINUTES * wish.minute_s, LEAST_S)
+    outcome.bounds = [_bound(at, ledger, wish.gateways, outcome.failures) for at in range(len(ledger.rules))]
     outcome.failures += [f"an exception: {text}" for text in ledger.unhandled]
     outcome.failures += [f"on standard error: {text}" for text in scene.errors.splitlines() if "Traceback" in text]
     outcome.failures += [f"{len(ages)} keys never expire, as {ages[0]}"] if ages else []
