@@ -12,6 +12,7 @@ from tests.testing.broken_counting import Floats, OneAfterTheOther
 from tests.testing.broken_crowds import IsDown, RaisesItsOwn
 from tests.testing.broken_keeping import AnybodyLetsGo
 from tests.testing.broken_lending import LendsAll
+from tests.testing.broken_settling import ChargesAgain
 from tests.testing.mistakes import BREAKS, make
 
 
@@ -42,21 +43,28 @@ def test_what_was_lent_too_much_is_told() -> None:
     assert "lent where 5 are there: 5 instead of 2" in verdict(LendsAll, "at most half of what is there is lent")
 
 
-class WithoutLeases:
-    """A store of somebody who does not want them."""
+def test_what_was_charged_twice_is_told() -> None:
+    promise = "what is charged is taken once for each name, and each time it is told how much that was"
+    assert "left of 10 after it, token_bucket: [4] instead of [7]" in verdict(ChargesAgain, promise)
+
+
+class WithoutExtras:
+    """A store of somebody who wants neither leases nor settlement."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
 
     def __getattr__(self, name: str) -> Any:
-        if name == "borrow":
+        if name in ("borrow", "charge"):
             raise AttributeError(name)
         return getattr(self._store, name)
 
 
-@pytest.mark.parametrize("promise", [each for each in STORE_PROMISES if "lent" in each or "lease" in each])
-def test_a_store_that_does_not_lend_breaks_no_promise_about_it(promise: str) -> None:
-    assert store_conformance(lambda clock: WithoutLeases(MemoryStore(clock.now_us)), [promise]) == []
+@pytest.mark.parametrize(
+    "promise", [each for each in STORE_PROMISES if any(word in each for word in ("lent", "lease", "charge"))]
+)
+def test_a_store_that_leaves_something_out_breaks_no_promise_about_it(promise: str) -> None:
+    assert store_conformance(lambda clock: WithoutExtras(MemoryStore(clock.now_us)), [promise]) == []
 
 
 def test_what_is_no_answer_is_told() -> None:

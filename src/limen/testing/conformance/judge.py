@@ -9,7 +9,7 @@ from unittest import SkipTest
 from limen.errors import UsageError
 from limen.stores.base import AsyncStore, Store
 from limen.testing.clock import ManualClock
-from limen.testing.conformance import crowding, granting, holding, lending, passing, several, stories, taking
+from limen.testing.conformance import crowding, granting, holding, lending, passing, settling, several, stories, taking
 from limen.testing.conformance.promise import Broken, Promise
 from limen.testing.conformance.trial import Trial
 
@@ -22,8 +22,8 @@ START_S = 1_750_000_000
 """In June 2025: calendars need a time of day, and a store may count from some year."""
 PATIENCE_S = 60
 ALL: tuple[Promise, ...] = (
-    *taking.promises, *several.promises, *granting.promises, *holding.promises, *lending.promises, *crowding.promises,
-    *passing.promises, *stories.promises,
+    *taking.promises, *several.promises, *granting.promises, *holding.promises, *lending.promises, *settling.promises,
+    *crowding.promises, *passing.promises, *stories.promises,
 )  # fmt: skip
 BY_SENTENCE = {promise.sentence: promise for promise in ALL}
 

@@ -11,7 +11,7 @@ from limen.core.limit import Limit
 from limen.core.loans import Claim
 from limen.stores.base import Borrow, Lent
 from limen.testing.conformance.limits import DAY_US, US
-from limen.testing.conformance.promise import Broken, Check, Promises, expect
+from limen.testing.conformance.promise import Broken, Check, Promises, expect, where_it_can
 from limen.testing.conformance.trial import Trial
 
 __all__ = ["promises"]
@@ -28,12 +28,12 @@ numbers = count(1)
 def lends(check: Callable[[Trial, Gateways], Awaitable[None]]) -> Check:
     """For stores that do."""
 
+    @where_it_can("borrow")
     @wraps(check)
-    async def if_it_lends(trial: Trial) -> None:
-        if hasattr(trial.store, "borrow"):
-            await check(trial, Gateways(trial))
+    async def with_gateways(trial: Trial) -> None:
+        await check(trial, Gateways(trial))
 
-    return if_it_lends
+    return with_gateways
 
 
 class Gateways:

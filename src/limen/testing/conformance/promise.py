@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import wraps
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from limen.testing.conformance.trial import Trial
 
-__all__ = ["Broken", "Check", "Promise", "Promises", "expect"]
+__all__ = ["Broken", "Check", "Promise", "Promises", "expect", "where_it_can"]
 
 Check = Callable[["Trial"], Awaitable[None]]
 
@@ -37,6 +38,20 @@ class Promises(list[Promise]):
             return check
 
         return keep
+
+
+def where_it_can(method: str) -> Callable[[Check], Check]:
+    """For what a store may leave out: one that has no such method breaks no promise about it."""
+
+    def with_care(check: Check) -> Check:
+        @wraps(check)
+        async def if_it_can(trial: Trial) -> None:
+            if hasattr(trial.store, method):
+                await check(trial)
+
+        return if_it_can
+
+    return with_care
 
 
 def expect(found: object, wanted: object, what: str) -> None:

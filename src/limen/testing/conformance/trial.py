@@ -15,7 +15,7 @@ from limen.core.algorithm import AnyLimit, Seen
 from limen.core.concurrency import SlotLimit, SlotsSeen
 from limen.core.limit import Limit
 from limen.errors import StoreError
-from limen.stores.base import AsyncStore, Borrow, Op, Slot, Store
+from limen.stores.base import AsyncStore, Borrow, Charge, Charged, Op, Slot, Store
 from limen.testing.clock import ManualClock
 from limen.testing.conformance.crowd import in_tasks, in_threads
 from limen.testing.conformance.promise import Broken, expect
@@ -85,6 +85,13 @@ class Trial:
 
     async def borrow(self, borrow: Borrow) -> object:
         return await self._ask(self.store.borrow, borrow)
+
+    async def charge(self, charge: Charge) -> Charged:
+        charged = await self._ask(self.store.charge, charge)
+        if type(charged) is not Charged:
+            raise Broken(f"charge answers with Charged, not {charged!r}")
+        _checked([charged.seen], [charge.op])
+        return charged
 
     async def reset(self, op: Op, rule: str | None) -> None:
         await self._ask(self.store.reset, op.identity, rule, op.colocate)
