@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -273,7 +274,8 @@ class Postgres:
     def _signal(self, number: signal.Signals) -> None:
         children = Path(f"/proc/{self._pid}/task/{self._pid}/children").read_text().split()
         for pid in (self._pid, *map(int, children)):
-            os.kill(pid, number)
+            with contextlib.suppress(ProcessLookupError):  # a connection that was hung up ends its process
+                os.kill(pid, number)
 
 
 def parent_of(pid: int) -> int:

@@ -13,7 +13,6 @@ Where the server is gets found out anew for each attempt. One that turns out to 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import random
 from collections.abc import Callable
@@ -25,11 +24,12 @@ from limen.stores.valkey.arriving import GIVE_UP_S, Locate, Place, arrive
 from limen.stores.valkey.complaints import Complaints
 from limen.stores.valkey.doubt import Doubt
 from limen.stores.valkey.endpoint import Endpoint
-from limen.stores.valkey.link import Link, Reply
-from limen.stores.valkey.memory_loss import FIRST_LOOK_S, LOOK_S, Marker
-from limen.stores.valkey.probing import probed
-from limen.stores.valkey.script import PING, greeting
-from limen.stores.valkey.waiting import Pace, about, look, pause_s, within
+from limen.stores.valkey.link import Link
+from limen.stores.valkey.mark_looks import MarkLooks
+from limen.stores.valkey.memory_loss import Marker
+from limen.stores.valkey.probing import greet, probed
+from limen.stores.valkey.script import PING
+from limen.stores.valkey.waiting import Pace, about, pause_s, within
 
 __all__ = ["Keeper"]
 
@@ -91,9 +91,7 @@ class Keeper:
         self._question = probe
         self._on_loss = on_loss
         self._on_return = on_return
-        self._marker = marker
-        self._mark_at = 0.0
-        """When its mark is looked at again."""
+        self._mark = MarkLooks(marker, self.loop)
         self._delays = {} if delays is None else delays
         self._decided = self._returns = False
         """Whether this link has decided, and whether one that had was lost since."""
@@ -207,8 +205,7 @@ class Keeper:
         if self.connections:
             self._link.in_flight.begin_gently()
         self._link.delays = self._delays.setdefault(self.shard, Delays())
-        if self._marker is not None:
-            self._marker.connected()
+        self._mark.connected()
         self.connections += 1
         self._loaded(loaded)
         log.info("connected to %s", endpoint)
@@ -241,27 +238,13 @@ class Keeper:
         replaced may not know it for ten seconds, and takes writes until it does."""
         look_at = self.loop.time() + about(LOOK_AGAIN_S)
         while not await within(about(IDLE_S), self._wake):
-            self._greet(link)
-            if self.loop.time() > self._mark_at:
-                await self._look_again_at_mark(link)
+            greet(link, self.endpoint)
+            await self._mark.look_again(link, self.shard)
             if self._place.can_change and self.loop.time() > look_at:
                 if await self._place.has_changed():
                     self._stale = StoreError(f"{self.endpoint} was replaced by another server", "read_only", self.shard)
                     link.close()
                 look_at = self.loop.time() + about(LOOK_AGAIN_S)
-
-    def _greet(self, link: Link) -> None:
-        """Ask what nobody else asks: whether the server is there, and whether an answer is still that to its question.
-        One that got lost on the way would give everybody the answer to the question before, for ever."""
-        word = b"%016x" % random.getrandbits(64)
-
-        def answered(future: asyncio.Future[Reply]) -> None:
-            if look(future) is None and isinstance(future.result(), bytes) and future.result() != word:
-                log.error("%s answers other questions than it was asked; connecting anew", self.endpoint)
-                link.close()
-
-        with contextlib.suppress(StoreError):
-            link.ask(greeting(word), urgent=True).add_done_callback(answered)
 
     async def _probe(self, link: Link) -> bool:
         """Ask whether the server is back. False when it should be connected anew."""
@@ -271,7 +254,7 @@ class Keeper:
         try:
             trouble = await probed(link, self._question, self.endpoint, patience_s)
             if trouble is None:
-                await self._look_at_mark(link, GIVE_UP_S)
+                await self._mark.look(link, self.shard, GIVE_UP_S)
         except StoreError:
             return False
         if trouble is None:
@@ -283,25 +266,9 @@ class Keeper:
         await within(random.uniform(*PROBE_PAUSE_S), self._wake)
         return True
 
-    async def _look_at_mark(self, link: Link, patience_s: float | None = None) -> None:
-        """See whether the server has lost its memory since it was known. Before it decides again nothing else is asked.
-
-        Raises:
-            StoreError: it is silent.
-        """
-        if self._marker is not None:
-            for each in self._marker.looks(self.shard):
-                self._marker.found(self.shard, each, await link.ask(each.command, patience_s, urgent=True))
-        self._mark_at = self.loop.time() + about(FIRST_LOOK_S)
-
     def look_at_mark_soon(self) -> None:
         """What it keeps has changed."""
-        self._mark_at = 0.0
-
-    async def _look_again_at_mark(self, link: Link) -> None:
-        with contextlib.suppress(StoreError):
-            await self._look_at_mark(link)
-        self._mark_at = self.loop.time() + about(LOOK_S)
+        self._mark.look_soon()
 
     def _recovered(self) -> None:
         if self._returns:
@@ -330,7 +297,7 @@ class Keeper:
         if self._link is link and not self.breaker.is_open:
             self._open_breaker(self._down("does not answer in time"))
 
-    def _loaded(self, reply: Reply) -> None:
+    def _loaded(self, reply: object) -> None:
         """The server has answered to the script."""
 
     def _hang_up(self) -> None:
