@@ -38,6 +38,10 @@ class Scene:
         """What gateways that are gone wrote to their standard error."""
         self._number = len(fleet.gateways)
 
+    def mortal(self, chance: Random) -> Gateway:
+        """A gateway that may end: any but the first, whose memory is watched through everything."""
+        return chance.choice(self.fleet.gateways[1:])
+
     def replace(self, gateway: Gateway) -> Gateway:
         """A new gateway in the place of one that is gone."""
         self.errors += (self.folder / f"gateway-{gateway.number}.err").read_text()
@@ -169,14 +173,14 @@ def _(scene: Scene, seconds: float, chance: Random) -> None:
 
 @fault("gateway crash")
 def _(scene: Scene, seconds: float, chance: Random) -> None:
-    lost = chance.choice(scene.fleet.gateways)
+    lost = scene.mortal(chance)
     lost.kill()
     scene.replace(lost)
 
 
 @fault("gateway restarted in order")
 def _(scene: Scene, seconds: float, chance: Random) -> None:
-    old = chance.choice(scene.fleet.gateways)
+    old = scene.mortal(chance)
     old.close()
     scene.replace(old)
 

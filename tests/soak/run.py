@@ -18,7 +18,7 @@ from tests.faults.fleet.spec import Load
 from tests.soak.faults import FAULTS, Scene
 from tests.soak.plan import Step, plan
 from tests.soak.report import Minute, Outcome
-from tests.soak.watch import Ledger, keys_for_ever, samples_of, usage
+from tests.soak.watch import Ledger, Usage, keys_for_ever, samples_of, usage
 from tests.topologies.servers import Cluster
 
 __all__ = ["Wish", "soak"]
@@ -136,10 +136,18 @@ def _conclude(scene: Scene, ledger: Ledger, outcome: Outcome, wish: Wish) -> Non
     outcome.failures += [f"{ledger.refused_open} requests got 503 though their rule is open"] * bool(
         ledger.refused_open
     )
-    outcome.failures += [
+    outcome.failures += _growth(outcome.usage, may_tell=(wish.minutes - WARM_MINUTES - 2) * wish.minute_s >= LEAST_S)
+
+
+def _growth(watched: list[Usage], may_tell: bool) -> list[str]:
+    """What is wrong with the memory and the files of gateways. `may_tell`: the run was long enough to know."""
+    gateways = [each for each in watched if "gateway" in each.process]
+    if may_tell and not gateways:
+        return ["no gateway was watched for long enough to tell whether it grows"]
+    return [
         f"{each.process} grows by {100 * each.growth_per_hour:.2f} % an hour, and by {each.more_files} files"
-        for each in outcome.usage
-        if "gateway" in each.process and (each.growth_per_hour > GROWTH_PER_HOUR or each.more_files > MORE_FILES)
+        for each in gateways
+        if each.growth_per_hour > GROWTH_PER_HOUR or each.more_files > MORE_FILES
     ]
 
 
