@@ -12,10 +12,13 @@ from bench.cancel import cancel
 from bench.check import check
 from bench.flood import flood
 from bench.hang import hang
+from bench.match import match
 from bench.memory import memory
+from bench.replay import replay
 from bench.saturate import saturate
 from bench.settings import FULL, QUICK, Settings
 from bench.start import start
+from bench.swap import swap
 from bench.table import as_text
 
 BENCHMARKS: dict[str, Callable[[Settings], dict[str, Any]]] = {
@@ -26,6 +29,9 @@ BENCHMARKS: dict[str, Callable[[Settings], dict[str, Any]]] = {
     "memory": memory,
     "cancel": cancel,
     "flood": flood,
+    "match": match,
+    "swap": swap,
+    "replay": replay,
 }
 
 
@@ -43,7 +49,7 @@ def main() -> None:
 def _settings(given: argparse.Namespace) -> Settings:
     base = QUICK if given.quick else FULL
     chosen = {"rounds": given.rounds, "seconds": given.seconds}
-    chosen |= dict.fromkeys(("clients", "cancellations", "keys"), given.count)
+    chosen |= dict.fromkeys(("clients", "cancellations", "keys", "rules", "lines"), given.count)
     return base._replace(**{name: value for name, value in chosen.items() if value is not None})
 
 
@@ -55,7 +61,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=_positive(float), help="how long each measurement takes")
     parser.add_argument(
         "--count", "--clients", type=_positive(int), metavar="N",
-        help="clients of memory (10 000 000), cancellations of cancel (1 000 000), keys of flood (400 000)",
+        help="clients of memory (10 000 000), cancellations of cancel (1 000 000), keys of flood (400 000), rules of "
+        "swap (10 000), lines of replay (1 000 000)",
     )  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results to a file")
     given = parser.parse_args()

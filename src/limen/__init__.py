@@ -10,28 +10,37 @@ if TYPE_CHECKING:
     from limen.rules.model import Rule
     from limen.rules.request import Request
     from limen.rules.ruleset import RuleSet
+    from limen.rules.standing import Block, Flag, Override, Standing
 
 __all__ = [
     "AsyncLimiter",
+    "Block",
     "Decision",
+    "Flag",
     "LimenError",
     "Limiter",
+    "Override",
     "RateLimited",
     "Request",
     "Rule",
     "RuleError",
     "RuleSet",
+    "Standing",
     "StoreError",
     "UsageError",
 ]
 
 _HOMES = {
     "AsyncLimiter": "limen.engine.aio",
+    "Block": "limen.rules.standing",
     "Decision": "limen.core.decision",
+    "Flag": "limen.rules.standing",
     "Limiter": "limen.engine.limiter",
+    "Override": "limen.rules.standing",
     "Request": "limen.rules.request",
     "Rule": "limen.rules.model",
     "RuleSet": "limen.rules.ruleset",
+    "Standing": "limen.rules.standing",
 }
 
 

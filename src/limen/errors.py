@@ -9,6 +9,7 @@
     │   ├── StoreError       the counter store: down, late, or it refused the command
     │   └── RulesUnavailable the rules database
     ├── Conflict             read again, then repeat: somebody else changed it meanwhile
+    │   └── GuardRefused     look at what it would do; confirm it, or let a second person approve it
     └── RateLimited          a denial, for those who asked for an exception
 
 A denial is a value (`Decision`), never an exception, unless `raise_if_denied()` was called.
@@ -16,14 +17,15 @@ A denial is a value (`Decision`), never an exception, unless `raise_if_denied()`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from limen.core.decision import Decision
 
 __all__ = [
     "Conflict",
+    "GuardRefused",
     "LimenError",
     "MissingExtra",
     "Problem",
@@ -62,6 +64,18 @@ class Problem(NamedTuple):
         return ": ".join(part for part in (place, name, self.message) if part)
 
 
+LONGEST_MESSAGE = 500
+LONGEST_NAME = 100
+
+
+def _shortened(problem: Problem) -> Problem:
+    """The same without the middle of what somebody wrote at length: answers and log lines repeat it."""
+    message, name, field = problem.message, problem.rule, problem.field
+    if len(message) > LONGEST_MESSAGE:
+        message = f"{message[: LONGEST_MESSAGE // 2]} … {message[-LONGEST_MESSAGE // 2 :]}"
+    return problem._replace(message=message, rule=name and name[:LONGEST_NAME], field=field and field[:LONGEST_NAME])
+
+
 class RuleError(UsageError):
     """A rule document was refused as a whole.
 
@@ -70,8 +84,9 @@ class RuleError(UsageError):
     """
 
     def __init__(self, problems: Sequence[Problem]) -> None:
+        problems = tuple(map(_shortened, problems))
         super().__init__(problems)
-        self.problems = tuple(problems)
+        self.problems = problems
 
     def __str__(self) -> str:
         return "\n".join(str(problem) for problem in self.problems)
@@ -134,14 +149,28 @@ class Conflict(LimenError):
 
     Attributes:
         current: the version that is there now, or None when nothing is.
+        members: what else is known, as JSON: `seen`, the version that the caller saw; `diff`, what others did since.
     """
 
     def __init__(self, message: str, current: int | None) -> None:
         super().__init__(message, current)
         self.current = current
+        self.members: Mapping[str, Any] = {}
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class GuardRefused(Conflict):
+    """A change is dangerous. Nothing was changed.
+
+    Attributes:
+        preview: what it would do, why it is held up, and what to do; JSON.
+    """
+
+    def __init__(self, message: str, preview: Mapping[str, Any]) -> None:
+        super().__init__(message, None)
+        self.preview = preview
 
 
 class RateLimited(LimenError):

@@ -171,18 +171,6 @@ async def test_a_drill_takes_the_place_of_the_one_before_and_can_be_ended(fleet:
 # databases that are older, locked, or away
 
 
-async def test_a_database_of_an_older_limen_gets_what_it_lacks(sqlite_url: str, tmp_path: Path) -> None:
-    async with await Repository.open(sqlite_url):
-        pass
-    with sqlite3.connect(tmp_path / "rules.db") as database:
-        for table in ("gateways", "peaks", "drills"):
-            database.execute(f"DROP TABLE {table}")
-    database.close()
-    async with Repository(sqlite_url) as repository:
-        assert await repository.revision() == 0
-        assert (await repository.presence.beat(gateway("a"))).alive == 1
-
-
 async def test_F23_a_process_that_is_stopped_in_the_middle_of_a_beat_keeps_nobody_from_anything(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,3 +304,15 @@ async def test_nobody_says_goodbye_who_never_was_there() -> None:
     others = Others()
     await Heart(others, lambda: gateway("a"), lambda heard: None, lambda error: None).stop()
     assert others.left == []
+
+
+async def test_how_many_have_older_rules_than_the_database_is_heard(fleet: Fleet) -> None:
+    async with fleet.repository.change() as change:
+        await change.put_rule("a", "{}")
+    presence = fleet.repository.presence
+    assert (await presence.beat(gateway("a")._replace(revision=1))).behind == 0
+    assert (await presence.beat(gateway("b")._replace(revision=0))).behind == 1
+    assert (await presence.beat(gateway("c")._replace(revision=0))).behind == 2
+    assert (await presence.beat(gateway("b")._replace(revision=1))).behind == 1
+    await presence.leave("c")
+    assert (await presence.beat(gateway("a")._replace(revision=1))).behind == 0

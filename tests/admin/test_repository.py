@@ -11,6 +11,7 @@ import asyncpg
 import pytest
 
 from limen.admin.precondition import ANYTHING, Precondition
+from limen.admin.records import StoredRule
 from limen.admin.repository import Repository
 from limen.errors import Conflict, RulesUnavailable, SettingsError
 
@@ -32,7 +33,10 @@ async def test_rules_keep_their_text_and_count_their_versions(repository: Reposi
     assert await put(repository, "a") == 1
     assert await put(repository, "b", '{"two": 2}') == 2
     snapshot = await repository.snapshot()
-    assert snapshot.rules == (("a", "{}", 1, 2, 1_700_000_000), ("b", '{"two": 2}', 2, 3, 1_700_000_000))
+    assert snapshot.rules == (
+        StoredRule("a", "{}", 1, 2, 1_700_000_000),
+        StoredRule("b", '{"two": 2}', 2, 3, 1_700_000_000),
+    )
     assert await repository.rule("b") == snapshot.rules[1]
     assert await repository.rule("c") is None
 

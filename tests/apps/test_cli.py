@@ -39,6 +39,7 @@ CLOSED = "valkey://user:hunter2@127.0.0.1:1"
 
 
 Run = Callable[..., Outcome]
+ON_PURPOSE = ("--confirm", "--reason", "one of them is shut on purpose")
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def rules(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LIMEN_RULES_DB", "sqlite:///rules.db")
     file = tmp_path / "rules.yaml"
     file.write_text(RULES)
-    assert run("rules", "apply", str(file)).status == 0
+    assert run("rules", "apply", str(file), *ON_PURPOSE).status == 0
     return file
 
 
@@ -121,7 +122,9 @@ def test_apply_says_what_it_did_and_does_nothing_the_second_time(rules: Path, ru
     assert run("rules", "apply", str(rules), "--json").json == {}
     revision = run("rules", "list", "--json").json["revision"]
     rules.write_text(RULES.replace("2/day", "3/day"))
-    assert run("rules", "apply", str(rules)) == (0, "changed  search\n", "")
+    changed = run("rules", "apply", str(rules))
+    assert (changed.status, changed.out) == (0, "changed  search\n")
+    assert "refuses all of its requests" in changed.err, "what is odd about it is said, and goes in"
     assert run("rules", "list", "--json").json["revision"] == revision + 1
 
 
@@ -151,7 +154,7 @@ def test_what_export_prints_is_what_apply_reads(rules: Path, run: Run, tmp_path:
     (tmp_path / "exported").write_text(exported)
     assert run("rules", "apply", "exported").out == "nothing to do\n"
     other = ["--rules-db", "sqlite:///other.db"]
-    assert run("rules", "apply", "exported", *other).status == 0
+    assert run("rules", "apply", "exported", *other, *ON_PURPOSE).status == 0
     assert run("rules", "export", *as_json, *other).out == exported
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -147,3 +148,20 @@ def test_the_folder_for_rules_is_that_of_the_user(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(Path, "home", nobody)
     assert default_state({}) is None
+
+
+async def test_a_rule_whose_buckets_have_all_followed_a_change_is_plain_again(house: House, until: Until) -> None:
+    await house.put("5/minute")
+    async with Repository(house.url, now=lambda: time.time() - 3600) as repository, repository.change() as change:
+        await change.put_rule("a", json.dumps({"id": "a", "limit": "9/minute", "carry_over": "reset"}))
+    async with Repository(house.url) as repository:
+        following = house.following(repository)
+        assert await following.find()
+        assert house.used[0].rules[0].carry is not None
+        await following.watcher.once()
+        await until(lambda: len(house.used) == 2)
+        (rule,) = house.used[1].rules
+        assert (rule.carry, house.used[1].revision, house.used[1].versions) == (None, 2, {"a": 2})
+        await following.watcher.once()
+        assert len(house.used) == 2
+        assert following.ruleset is house.used[1]

@@ -87,8 +87,25 @@ def test_a_flood_of_keys_is_answered_without_errors_and_frees_nobody(run: Run) -
     assert (ours["script_errors"], ours["still_limited_%"]) == (0, 100)
 
 
+def test_rules_are_found_among_many_and_changed_while_requests_are_decided(tmp_path: Path) -> None:
+    reports = run_quickly(tmp_path, "match", "swap").reports
+
+    assert [row["name"] for row in reports["match"]["rows"]] == ["1 rules", "100 rules", "1,000 rules", "10,000 rules"]
+    assert all(row["match_us"]["median"] > row["floor_us"]["median"] for row in reports["match"]["rows"])
+    assert [row["name"] for row in reports["swap"]["rows"]][1:] == ["one rule changes", "all rules change"]
+    assert {goal["id"] for report in reports.values() for goal in report["goals"]} == {"P14"}
+
+
 def test_every_server_is_measured_or_left_out_by_name(run: Run) -> None:
     for name in STORES:
         report = run.reports[name]
         measured = any(row["name"].startswith("Redis") for row in report["rows"])
         assert measured or "left out: Redis: redis-server is not installed" in run.said
+
+
+def test_a_log_is_replayed_beside_reading_it_alone(tmp_path: Path) -> None:
+    reports, said = run_quickly(tmp_path, "replay")
+    rows = {row["name"]: row for row in reports["replay"]["rows"]}
+    assert rows.keys() == {"floor: read and split", "limen replay, 1 rule", "limen replay, 3 rules"}
+    assert all(row["lines_per_s"]["median"] > 0 and row["lines_per_cpu_s"]["median"] > 0 for row in rows.values())
+    assert "lines per s" in said

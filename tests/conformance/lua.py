@@ -11,9 +11,9 @@ from itertools import count
 import hiredis
 
 from limen.core.algorithm import Seen
-from limen.stores.base import Borrow, Charge, Lent, Op
+from limen.stores.base import Borrow, Charge, Lent, Op, bucket_name
 from limen.stores.valkey.marks import Mark, parse_mark
-from limen.stores.valkey.names import Names
+from limen.stores.valkey.names import Names, field_of
 from limen.stores.valkey.script import Commands, parse_alive, parse_charged, parse_lent, parse_seen, the_script
 
 __all__ = ["START_US", "Lua"]
@@ -103,6 +103,11 @@ class Lua:
         """How many buckets were given back."""
         self._at(now_us)
         return self.ask(self._commands.undo([self._named(op) for op in ops], undo))
+
+    def place(self, op: Op) -> tuple[bytes, bytes]:
+        """The key of a bucket, and its field."""
+        named = self._named(op)
+        return self._commands.names.key(named.identity), field_of(bucket_name(op.rule, op.limit.algorithm))
 
     def lives_ms(self, op: Op) -> int:
         """For how many milliseconds the key of a bucket lives."""

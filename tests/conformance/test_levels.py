@@ -20,6 +20,7 @@ from limen.core.sliding_window import SlidingWindow
 from limen.stores.base import Op, bucket_name
 from limen.stores.memory import MemoryStore
 from limen.stores.memory_cells import Cells
+from limen.stores.memory_stamps import MemoryStamps
 from limen.testing import ManualClock
 from limen.testing.conformance.model import Model
 from tests.conformance.lua import START_US, US, Lua
@@ -44,8 +45,9 @@ def buckets(draw: st.DrawFn) -> Limit:
     return Limit(draw(st.one_of(st.integers(0, min(20, most)), st.integers(1, most))), rate)
 
 
-def limits() -> st.SearchStrategy[AnyLimit]:
-    return st.one_of(
+def kinds() -> list[st.SearchStrategy[AnyLimit]]:
+    """Limits of each algorithm."""
+    return [
         buckets(),
         st.builds(FixedWindow, small, windows),
         st.builds(SlidingWindow, small, windows),
@@ -56,7 +58,11 @@ def limits() -> st.SearchStrategy[AnyLimit]:
             st.sampled_from(list(CALENDAR_UNITS)),
             st.sampled_from([UTC, ZoneInfo("Europe/Berlin"), ZoneInfo("Australia/Lord_Howe")]),
         ),
-    )
+    ]
+
+
+def limits() -> st.SearchStrategy[AnyLimit]:
+    return st.one_of(kinds())
 
 
 class Call(NamedTuple):
@@ -139,6 +145,7 @@ class Remembering(MemoryStore):
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock.now_us)
         self._cells = _Endless(1)
+        self._stamps = MemoryStamps(self._cells)
 
 
 class _Endless(Cells):

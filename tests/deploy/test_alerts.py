@@ -96,6 +96,7 @@ def exported() -> dict[str, set[str]]:
     observer.watch(Told("valkey://127.0.0.1:1", [Rule("r", limit="1/day"), Rule("s", limit="1/day")]))
     observer.on_decision(Decision(True, 2, 1, 0, 1, "r", "allowed", "store", degraded=True, shadow=("s",)), 1)
     observer.on_store_error("timeout", "s:1")
+    observer.rules_broken({"r"})
     labels: dict[str, set[str]] = {}
     for family in observer.registry.collect():
         for sample in family.samples:

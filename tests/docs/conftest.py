@@ -74,9 +74,20 @@ class World:
         (self.folder / ".limen").symlink_to(self._home / ".limen")
         with redis.Redis(port=int(self._ports["6379"])) as store:
             store.flushall()
+        self._unsay()
         for rule in self._admin("GET", "/admin/rules")["rules"]:
-            self._admin("DELETE", f"/admin/rules/{rule['id']}")
-        self._admin("PUT", "/admin/rules/demo", DEMO_RULE)
+            self._admin("DELETE", f"/admin/rules/{rule['id']}?confirm=1&reason=another+page")
+        self._admin("PUT", "/admin/rules/demo?confirm=1&reason=another+page", DEMO_RULE)
+
+    def _unsay(self) -> None:
+        """Nothing is said of single clients."""
+        for block in self._admin("GET", "/admin/blocks")["blocks"]:
+            self._admin("DELETE", f"/admin/blocks/{block['id']}")
+        for flag in self._admin("GET", "/admin/flags")["flags"]:
+            self._admin("DELETE", f"/admin/clients/{flag['client']}/flags")
+        for each in self._admin("GET", "/admin/overrides")["overrides"]:
+            whose = f"clients/{each['client']}" if "client" in each else f"plans/{each['plan']}"
+            self._admin("DELETE", f"/admin/overrides/{each['rule']}/{whose}")
 
     def printed(self, text: str) -> str:
         """What a ```bash block prints. Each is run once."""

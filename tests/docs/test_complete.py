@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterable
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -19,8 +18,7 @@ import limen.testing
 from limen import AsyncLimiter
 from limen.adapters.http import WRITERS
 from limen.adapters.telemetry.prometheus import PrometheusObserver
-from limen.apps.cli.options import Deciding, Tls
-from limen.apps.cli.serve import gateway, service, up
+from limen.apps.cli.app import app
 from limen.core.decision import Decision
 from limen.rules.match import BUILDERS
 from limen.rules.model import Rule
@@ -30,9 +28,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def flags() -> set[str]:
-    names = {name for command in (up, gateway, service) for name in inspect.signature(command).parameters}
-    names |= {field.name for group in (Deciding, Tls) for field in fields(group)}
-    return {"--" + name.replace("_", "-") for name in names - {"deciding", "tls"}}
+    commands = (app[name].assemble_argument_collection() for name in ("up", "gateway", "service"))
+    names = {name for arguments in commands for each in arguments for name in each.names if name.startswith("--")}
+    return {name for name in names if not name.startswith(("--empty-", "--no-"))}
 
 
 def metrics() -> set[str]:

@@ -87,7 +87,7 @@ async def ask(port: int, request: bytes) -> Answer:
 
 
 def post(path: str, body: bytes, *fields: str, method: str = "POST") -> bytes:
-    head = [f"{method} {path} HTTP/1.1", "Host: a", f"Content-Length: {len(body)}", *fields, "", ""]
+    head = [f"{method} {path} HTTP/1.1", "Host: localhost", f"Content-Length: {len(body)}", *fields, "", ""]
     return "\r\n".join(head).encode() + body
 
 
@@ -218,7 +218,7 @@ async def test_S27_heads_without_measure_or_end_are_cut_off(gateway: int, upstre
 async def test_bodies_without_end_are_408_and_too_large_ones_413_before_they_are_there(service: int) -> None:
     begun = b'{"client": '
     for path, method in (("/v1/check", "POST"), ("/v1/check/batch", "POST"), ("/admin/rules/a", "PUT")):
-        head = f"{method} {path} HTTP/1.1\r\nHost: a\r\nContent-Length: ".encode()
+        head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: ".encode()
         assert (path, (await ask(service, head + b"500\r\n\r\n" + begun)).status) == (path, 408)
         assert (path, (await ask(service, head + b"100000000\r\n\r\n" + begun)).status) == (path, 413)
     async with await connect(service) as line:
@@ -309,5 +309,5 @@ async def test_F31_a_poisonous_rule_is_refused_by_the_admin_api(service: int) ->
     }
     found = {body: (await ask(service, post("/admin/rules/bad", body, method="PUT"))).status for body in poison}
     assert found == poison
-    listed = (await ask(service, b"GET /admin/rules HTTP/1.1\r\nHost: a\r\n\r\n")).json
+    listed = (await ask(service, b"GET /admin/rules HTTP/1.1\r\nHost: localhost\r\n\r\n")).json
     assert [rule["id"] for rule in listed["rules"]] == ["all", "none"]

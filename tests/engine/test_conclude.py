@@ -104,7 +104,7 @@ def test_a_forbidden_request_can_never_pass() -> None:
 @given(st.data(), st.integers(1, 1000), st.sampled_from([Fraction(0), Fraction(10, 13), Fraction(7), Fraction(10**6)]))
 def test_the_short_cut_for_one_rule_decides_the_same(data: Any, capacity: int, rate: Fraction) -> None:
     question = plan(("r", capacity, rate, data.draw(st.integers(0, capacity + 2)), True))
-    (rule,), (op,) = question
+    (rule,), (op,), _ = question
     level = data.draw(st.integers(0, op.limit.full_ticks))
     short = conclude_one(rule, op.limit, op.cost, level, "store")
     assert short == conclude(question, [level], "store")

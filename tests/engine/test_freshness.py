@@ -72,7 +72,7 @@ async def test_rules_in_a_file_are_followed_so(tmp_path: Path, until: Until) -> 
     clock = ManualClock()
     async with AsyncLimiter("memory://", file.as_uri(), clock=clock) as limiter:
         assert (await limiter.check("acme", "r")).remaining == 99
-        watcher = limiter._rules_source._watcher  # type: ignore[union-attr]
+        watcher = limiter._rules_source._watchers[0]  # type: ignore[union-attr]
         await watcher.stop()  # nobody looks any more
         looked_at = watcher.last_look
         clock.advance(60)

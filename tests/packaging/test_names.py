@@ -13,15 +13,15 @@ import limen.testing
 
 PUBLIC = {
     limen: [
-        "AsyncLimiter", "Decision", "LimenError", "Limiter", "RateLimited", "Request", "Rule", "RuleError", "RuleSet",
-        "StoreError", "UsageError",
+        "AsyncLimiter", "Block", "Decision", "Flag", "LimenError", "Limiter", "Override", "RateLimited", "Request",
+        "Rule", "RuleError", "RuleSet", "Standing", "StoreError", "UsageError",
     ],
     limen.testing: [
         "STORE_PROMISES", "FaultProxy", "IntervalChecker", "ManualClock", "Overshoot", "store_conformance",
     ],
     limen.errors: [
-        "Conflict", "LimenError", "MissingExtra", "Problem", "RateLimited", "RuleError", "RulesUnavailable",
-        "SettingsError", "StoreError", "Unavailable", "UsageError",
+        "Conflict", "GuardRefused", "LimenError", "MissingExtra", "Problem", "RateLimited", "RuleError",
+        "RulesUnavailable", "SettingsError", "StoreError", "Unavailable", "UsageError",
     ],
 }  # fmt: skip
 MODULES = pytest.mark.parametrize("module", PUBLIC, ids=lambda module: module.__name__)

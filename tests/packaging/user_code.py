@@ -10,7 +10,21 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from fractions import Fraction
 from typing import Any, assert_type
 
-from limen import AsyncLimiter, Decision, LimenError, Limiter, RateLimited, Request, Rule, RuleError, RuleSet
+from limen import (
+    AsyncLimiter,
+    Block,
+    Decision,
+    Flag,
+    LimenError,
+    Limiter,
+    Override,
+    RateLimited,
+    Request,
+    Rule,
+    RuleError,
+    RuleSet,
+    Standing,
+)
 from limen.adapters.asgi import RateLimitMiddleware
 from limen.adapters.identity import ApiKeyIdentity, Identity
 from limen.errors import MissingExtra, Problem, SettingsError, StoreError, Unavailable, UsageError
@@ -38,6 +52,10 @@ def blocking() -> None:
         assert_type(limiter.peek("acme", "search"), Decision)
         assert_type(limiter.check_many([("acme", "search"), ("acme", "search", 2)]), list[Decision])
         assert_type(limiter.grant("acme", "search", 50, seconds=60), Decision)
+        said = [Block("client", "mallory"), Block("ip", "10.0.0.0/8", kind="allow", until=2e9)]
+        standing = Standing(said, [Flag("acme", retry_after=60)], [Override("search", "plan", "gold", "500/minute")])
+        limiter.use_standing(standing.replaced(flags=[Flag("acme", until=0)]))
+        assert_type(limiter.standing, Standing)
         assert_type(decision.atomic, bool)
         with limiter.slot("acme", "exports") as slot:
             assert_type(slot.allowed, bool)

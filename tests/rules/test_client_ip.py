@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from limen.errors import UsageError
-from limen.rules.client_ip import client_address, networks, parse_address, prefix_key
+from limen.rules.client_ip import UNKNOWN_ADDRESS, client_address, networks, parse_address, prefix_key
 
 TRUSTED = networks(["10.0.0.0/8", "fd00::/8"])
 
@@ -181,3 +181,9 @@ def test_a_network(text: str, member: str, stranger: str) -> None:
 def test_what_is_no_network_is_refused_by_name(text: str) -> None:
     with pytest.raises(UsageError, match=r"is not a network; write it as '10\.0\.0\.0/8'"):
         networks(["192.0.2.0/24", text])
+
+
+@given(st.one_of(st.ip_addresses(v=4).map(str), st.from_regex(r"[0-9.]{1,16}", fullmatch=True)))
+def test_an_ipv4_address_is_counted_by_what_reading_it_gives(text: str) -> None:
+    address = parse_address(text)
+    assert prefix_key(text) == (UNKNOWN_ADDRESS if address is None else str(address))

@@ -12,6 +12,7 @@ from limen.rules.duration import duration_s
     ("written", "seconds"),
     [
         ("90s", 90),
+        ("100ms", 0.1),
         ("15m", 900),
         ("1h", 3600),
         ("1d", 86_400),

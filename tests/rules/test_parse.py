@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from limen.core.lease import LeaseTerms
 from limen.core.limit import Limit
 from limen.errors import RuleError
+from limen.rules.match import FIELD_NAME
 from limen.rules.model import Rule
 from limen.rules.parse import (
     MAX_BYTES,
@@ -312,7 +313,8 @@ def test_written_rules_read_back_as_the_same_rules(rows: list[tuple[str, str, fl
     rules = []
     for number, (client, tag, rate, capacity) in enumerate(rows):
         if capacity / rate < 10**9:
-            match = {"client": [client], "header": {client: client}}
+            header = client if FIELD_NAME.fullmatch(client) else "x-a"
+            match = {"client": [client], "plan": client, "header": {header: "on"}}
             fields: dict[str, Any] = {"tags": [tag], "capacity": capacity, "refill_per_sec": rate, "rollout": number}
             rules.append(Rule(f"r{number}", match=match, **fields))
     again = rules_from_text(rules_to_text(rules))

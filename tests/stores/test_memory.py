@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import pytest
 
+from limen.core.carry import Carry
 from limen.core.limit import Limit
 from limen.engine.limiter import Limiter
 from limen.errors import UsageError
@@ -148,3 +149,17 @@ def test_closing_forgets_everything() -> None:
 def test_a_store_with_room_for_nobody_is_refused() -> None:
     with pytest.raises(UsageError, match="at least 1"):
         MemoryStore(lambda: 0, max_buckets=0)
+
+
+def test_marks_of_buckets_that_moved_to_a_new_limit_do_not_pile_up(clock: ManualClock) -> None:
+    store = MemoryStore(clock.now_us)
+    before, after = Limit(10, Fraction(1)), Limit(20, Fraction(1))
+    carry = Carry(2, "reset", before, clock.now_us() + 60_000_000)
+    for number in range(1000):
+        store.take([Op(f"client {number}", "r", after, 1, carry=carry)])
+    assert len(store._stamps) == 1000
+    clock.advance(seconds=61)
+    moving = carry._replace(generation=3, until_us=clock.now_us() + 60_000_000)
+    for number in range(1000):
+        store.take([Op(f"another {number}", "r", after, 1, carry=moving)])
+    assert len(store._stamps) <= 1001

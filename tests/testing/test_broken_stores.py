@@ -8,6 +8,7 @@ import pytest
 
 from limen.stores.memory import MemoryStore
 from limen.testing import STORE_PROMISES, store_conformance
+from tests.testing.broken_carrying import StopsCandidates
 from tests.testing.broken_counting import Floats, OneAfterTheOther
 from tests.testing.broken_crowds import IsDown, RaisesItsOwn
 from tests.testing.broken_keeping import AnybodyLetsGo
@@ -65,6 +66,11 @@ class WithoutExtras:
 )
 def test_a_store_that_leaves_something_out_breaks_no_promise_about_it(promise: str) -> None:
     assert store_conformance(lambda clock: WithoutExtras(MemoryStore(clock.now_us)), [promise]) == []
+
+
+def test_how_a_candidate_was_charged_is_told() -> None:
+    promise = "a candidate is taken as if it stood in the place of the limit that it is beside"
+    assert "of which the limit refused two: [0, 3, 7] instead of [0, 1, 7]" in verdict(StopsCandidates, promise)
 
 
 def test_what_is_no_answer_is_told() -> None:

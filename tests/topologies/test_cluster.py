@@ -354,3 +354,29 @@ async def comes_back_after_a_hole(cluster: Cluster, limiter: AsyncLimiter, owner
     async with asyncio.timeout(20):
         while (await limiter.check("acme", "r")).degraded:
             await asyncio.sleep(0.01)  # the pace of asking
+
+
+async def test_a_candidate_beside_rules_in_other_slots_is_charged_as_if_it_were_in_force(
+    cluster: Cluster, opened: Opened, until: Until
+) -> None:
+    rules = [
+        Rule("client", match={"path": "/**"}, limit="2/day", candidate="5/day"),
+        Rule("ip", match={"path": "/**"}, key_by=["ip"], limit="4/day"),
+    ]
+    limiter = await opened(cluster.url, rules)
+    givings = limiter._store.givings
+
+    async def ask(number: int, ip: str) -> tuple[bool, bool] | None:
+        decision = await limiter.check_request(Request(client=f"c{number}", ip=ip))
+        await until(lambda: not givings._tasks)
+        found = [(each.live, each.candidate) for each in decision.candidates]
+        return found[0] if found else None
+
+    for number in range(10):
+        ip = f"192.0.2.{number}"
+        assert [await ask(number, ip) for _ in range(4)] == [(True, True)] * 2 + [(False, True)] * 2
+        assert (await limiter.peek(ip, "ip")).remaining == 2
+        for _ in range(2):  # another client uses up the address
+            await limiter.check_request(Request(client=f"other {number}", ip=ip))
+        assert [await ask(number, ip) for _ in range(3)] == [None] * 3
+        assert [await ask(number, f"198.51.100.{number}") for _ in range(2)] == [(False, True), (False, False)]

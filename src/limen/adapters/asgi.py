@@ -6,14 +6,15 @@
   before it is accepted. An allowed response gets the fields of its decision, on any status but 3xx; a field of the
   same name that the app wrote itself stays as it is.
 - Every request counts, whatever the app answers; a CORS preflight does not, a plain OPTIONS does.
-- A request is charged once, however often the middleware stands in its way. The decision is in
-  `scope["limen.decision"]`.
+- A request is charged once, however often the middleware stands in its way with one limiter. The decision is in
+  `scope["limen.decision"]`. Two limiters that have a rule in common charge it twice: that is warned of.
 - Browsers show a refusal to a script only with CORS headers, so put the CORS layer *outside* of this one.
 """
 
 from __future__ import annotations
 
 import inspect
+import logging
 import random
 import time
 from collections.abc import Iterable
@@ -33,6 +34,8 @@ from limen.rules.path import canonical_path
 from limen.rules.request import Request
 
 __all__ = ["RateLimitMiddleware"]
+
+log = logging.getLogger(__name__)
 
 DECISION = "limen.decision"
 CHARGED = "limen.charged"
@@ -83,6 +86,7 @@ class RateLimitMiddleware:
         self.address = PeerAddress(trusted_proxies, trust_unix)
         self._writers = writers_of(dialects)
         self._exempt = _Exempt(exempt)
+        self._warned = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket") or self._passes(scope):
@@ -103,7 +107,19 @@ class RateLimitMiddleware:
         charged = scope.get(CHARGED)
         if charged and any(limiter is self.limiter for limiter in charged):
             return True
+        if charged and not self._warned:
+            self._warn_of_rules_in(charged)
         return is_preflight(scope)
+
+    def _warn_of_rules_in(self, charged: Iterable[RequestLimiter]) -> None:
+        """Say that other limiters, which have charged the request already, have rules of this one."""
+        both = {rule for limiter in charged for rule in shared_rules(limiter, self.limiter)}
+        if both:
+            self._warned = True
+            log.warning(
+                "a request passes two limiters that both have rule %s and is charged twice; use one limiter for both",
+                ", ".join(sorted(both)[:3]),
+            )
 
     async def _limited(self, request: Request, scope: Scope, receive: Receive, send: Send) -> None:
         decision = await self.limiter.check_request(request)
@@ -122,6 +138,14 @@ class RateLimitMiddleware:
             return send
         raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields]
         return _Exposing(send, has_origin(scope), raw)
+
+
+def shared_rules(one: RequestLimiter, other: RequestLimiter) -> set[str]:
+    """The rules that two limiters count in the same buckets. A `memory://` has buckets of its own."""
+    if "memory" in (getattr(one, "store_state", "memory"), getattr(other, "store_state", "memory")):
+        return set()
+    mine, theirs = (limiter.ruleset.by_id for limiter in (one, other))  # type: ignore[attr-defined] # it has a store
+    return {rule for rule in mine.keys() & theirs.keys() if mine[rule].match.document == theirs[rule].match.document}
 
 
 class _Exposing:

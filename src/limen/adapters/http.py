@@ -83,7 +83,7 @@ def denial(decision: Decision, writers: Dialects, *, jitter: float = 0.0, now_s:
     wait = retry_after_s(decision, jitter)
     if wait is not None:
         fields.append(("retry-after", str(wait)))
-    name, detail = PROBLEMS[decision.reason]
+    name, detail = PROBLEMS[decision.standing or decision.reason]
     violated = {} if decision.policy is None else {"violated_policies": [decision.policy.name]}
     return problem(decision.status, detail, kind=PROBLEM_TYPES + name, headers=fields, **violated)
 
@@ -93,8 +93,10 @@ PROBLEMS: Mapping[str, tuple[str, str]] = {
     "exceeds_capacity": ("quota-exceeded", "This request asks for more than the limit can ever allow."),
     "store_unavailable": ("temporary-reduced-capacity", "The limit cannot be checked at this moment."),
     "blocked": ("abnormal-usage-detected", "This client is blocked."),
+    "block": ("abnormal-usage-detected", "This client is blocked."),
+    "flag": ("quota-exceeded", "The quota is used up for now."),
 }
-"""Reason of a decision to the name of its problem type and what people read."""
+"""What refused (an operator's word, or the reason of the decision) to its problem type and what people read."""
 
 
 def _ietf(decision: Decision, policy: Policy, now_s: float) -> Headers:

@@ -6,6 +6,7 @@ bucket each. Header names are compared as they are; `X_API_KEY` is not `X-API-Ke
 
 from __future__ import annotations
 
+import inspect
 import logging
 import time
 import traceback
@@ -30,6 +31,9 @@ __all__ = [
 ]
 
 Scope = MutableMapping[str, Any]
+
+SLOW_S = 0.1
+"""An `identify` that takes longer is told of: it holds up all others."""
 
 log = logging.getLogger(__name__)
 
@@ -79,8 +83,10 @@ class ApiKeyIdentity:
             return NOBODY
         if isinstance(found, BadIdentity):
             return found
-        record = self.keys.find(found)
-        return NOBODY if record is None else Identity(*record)
+        identity = _identity(self.keys.find(found))
+        if identity is None:
+            raise TypeError("a directory of API keys answers with client, plan and user, or None")
+        return identity
 
     def _api_key(self, scope: Scope) -> str | BadIdentity:
         written = header_values(scope, self._header)
@@ -156,20 +162,43 @@ def nobody(scope: Scope) -> Identity:
 
 
 def guarded(identify: Identify) -> Callable[[Scope], Identity | BadIdentity]:
-    """`identify`, made safe: an error in it is logged, once a minute for each kind, and means nobody."""
-    complaints = _Complaints()
+    """`identify`, made safe: an error in it is logged, once a minute for each kind, and means nobody.
+
+    So is an answer that is no identity; one that was long in coming is logged too.
+    """
+    complaints, now = _Complaints(), time.monotonic
 
     def identify_safely(scope: Scope) -> Identity | BadIdentity:
+        asked = now()
         try:
-            found = identify(scope)
-            if isinstance(found, BadIdentity):
-                return found
-            return NOBODY if found is None else Identity(*found)
+            answer = identify(scope)
         except Exception as error:  # noqa: BLE001 -- user code failed; the limiter must not be the outage
             complaints.report(error)
             return NOBODY
+        if now() - asked > SLOW_S:
+            complaints.report_slow(now() - asked)
+        found = _identity(answer)
+        if found is None:
+            complaints.report_answer(answer)
+        return found or NOBODY
 
     return identify_safely
+
+
+def _identity(found: object) -> Identity | BadIdentity | None:
+    """What `identify` has answered, as an identity; None when it is none.
+
+    A text would be taken apart into letters, and a name that is no text would count apart from the same as text.
+    """
+    if found is None:
+        return NOBODY
+    if isinstance(found, BadIdentity):
+        return found
+    if inspect.iscoroutine(found):
+        found.close()
+    if not isinstance(found, tuple | list) or len(found) > 3:
+        return None
+    return Identity(*found) if all(part is None or isinstance(part, str) for part in found) else None
 
 
 class _Complaints:
@@ -181,9 +210,25 @@ class _Complaints:
         self._last: dict[str, float] = {}
 
     def report(self, error: Exception) -> None:
-        kind, now = type(error).__qualname__, time.monotonic()
+        kind = type(error).__qualname__
+        if self._is_due(kind):
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            log.error(
+                "identify raised %s at %s:%s; requests are counted by address", kind, place.filename, place.lineno
+            )
+
+    def report_answer(self, answer: object) -> None:
+        kind = type(answer).__qualname__
+        if self._is_due(f"answer {kind}"):
+            log.error("identify answered with a %s and no Identity of texts; requests are counted by address", kind)
+
+    def report_slow(self, seconds: float) -> None:
+        if self._is_due("slow"):
+            log.error("identify took %.1f s, and every other request waited; it should read what is there", seconds)
+
+    def _is_due(self, kind: str) -> bool:
+        now = time.monotonic()
         if now - self._last.get(kind, -self.EVERY_S) < self.EVERY_S:
-            return
+            return False
         self._last[kind] = now
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        log.error("identify raised %s at %s:%s; requests are counted by address", kind, place.filename, place.lineno)
+        return True

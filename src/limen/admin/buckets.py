@@ -8,6 +8,7 @@ from limen.admin.clients import client_name
 from limen.core.decision import Decision
 from limen.errors import Problem, RuleError, UsageError
 from limen.rules.duration import duration_s
+from limen.rules.model import ID
 
 __all__ = ["DEFAULT_GRANT", "Buckets", "Grant", "grant_body", "grant_from", "rule_to_reset"]
 
@@ -40,9 +41,7 @@ def rule_to_reset(document: object) -> str | None:
     if not isinstance(document, dict) or document.keys() - {"rule"}:
         raise UsageError('write {"rule": "my-rule"}, or {} for all rules')
     rule = document.get("rule")
-    if rule is not None and not isinstance(rule, str):
-        raise UsageError(f"the id of a rule is text, not {rule!r}")
-    return rule
+    return None if rule is None else _rule(rule)
 
 
 def grant_from(document: object) -> Grant:
@@ -81,10 +80,16 @@ def _text(value: object) -> str:
     return value
 
 
+def _rule(value: object) -> str:
+    if not isinstance(value, str) or not ID.fullmatch(value):
+        raise UsageError("the id of a rule is needed, as text")
+    return value
+
+
 def _tokens(value: object) -> int:
     if type(value) is not int or value < 1:
         raise UsageError("is needed, as a whole number from 1")
     return value
 
 
-CHECKS = {"client": _client, "rule": _text, "tokens": _tokens, "for": duration_s}
+CHECKS = {"client": _client, "rule": _rule, "tokens": _tokens, "for": duration_s}

@@ -1,9 +1,8 @@
-"""A rules database: transactions that read or write, the first creation of its tables, and its errors translated."""
+"""A rules database: transactions that read or write, the making of its tables, and its errors translated."""
 
 from __future__ import annotations
 
 import asyncio
-import secrets
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -11,18 +10,30 @@ from contextlib import asynccontextmanager, contextmanager
 from threading import Thread
 from weakref import WeakSet
 
-from sqlalchemy import inspect, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from limen.admin.drivers import READING, SINGLE, WRITING, Workers, engine_for, lock_for_creation, prepare_file
-from limen.admin.schema import SCHEMA_VERSION, meta, metadata
+from limen.admin.drivers import (
+    MIGRATING,
+    READING,
+    SINGLE,
+    WRITING,
+    Workers,
+    engine_for,
+    lock_for_creation,
+    prepare_file,
+)  # fmt: skip
+from limen.admin.migrating import FIRST, NEWEST, Tables, get_ready, migration_of, tables_of, upgrade
 from limen.errors import RulesUnavailable
 
 __all__ = ["Database"]
 
 PATIENCE_S = 6
 """For a whole transaction: the end of waiting for a server that accepts connections and then says nothing."""
+MAKING_S = 20
+"""For the tables of an empty database, of which several processes may want to make them."""
+MIGRATION_S = 600
+"""For all migrations together."""
 
 
 class Database:
@@ -52,10 +63,21 @@ class Database:
             RulesUnavailable: the database does not answer.
         """
         with _translated(self._url):
-            async with asyncio.timeout(PATIENCE_S):
-                await self._prepare()
-                async with self._reader.begin() as connection:
-                    yield connection
+            await self._prepare()
+            async with asyncio.timeout(PATIENCE_S), self._reader.begin() as connection:
+                yield connection
+
+    @asynccontextmanager
+    async def inspecting(self) -> AsyncIterator[AsyncConnection]:
+        """As `reading`, for somebody who goes over everything and is in no hurry.
+
+        Raises:
+            RulesUnavailable: the database does not answer.
+        """
+        with _translated(self._url):
+            await self._prepare()
+            async with asyncio.timeout(MIGRATION_S), self._reader.begin() as connection:
+                yield connection
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[AsyncConnection]:
@@ -65,34 +87,37 @@ class Database:
             RulesUnavailable: the database does not answer; nothing was changed, unless it went away while committing.
         """
         with _translated(self._url):
-            async with asyncio.timeout(PATIENCE_S):
-                await self._prepare()
-                async with self._writer.begin() as connection:
-                    yield connection
+            await self._prepare()
+            async with asyncio.timeout(PATIENCE_S), self._writer.begin() as connection:
+                yield connection
 
     @asynccontextmanager
     async def single(self) -> AsyncIterator[AsyncConnection]:
-        """Statements that need no transaction: each is done when it has run. Tables have to be there: `complete`.
+        """Statements that need no transaction: each is done when it has run.
 
         Raises:
             RulesUnavailable: the database does not answer; nobody knows which were done.
         """
         with _translated(self._url):
+            await self._prepare()
             async with asyncio.timeout(PATIENCE_S), self._single.connect() as connection:
                 yield connection
 
-    async def complete(self) -> None:
-        """Make the tables that were not there when an older Limen made the database.
+    async def migrate(self) -> tuple[str | None, str]:
+        """Make the tables, or bring older ones to the form that this Limen needs. All of it is done, or nothing.
+
+        Returns the migrations that the database had been through last, before and after; None: it was empty.
 
         Raises:
             RulesUnavailable: the database does not answer, or does not let us.
         """
-        async with self.reading() as connection:
-            there = await connection.run_sync(lambda sync: inspect(sync).get_table_names())
-        if metadata.tables.keys() - set(there):
-            async with self.writing() as connection:
-                await lock_for_creation(connection)
-                await connection.run_sync(metadata.create_all)
+        with _translated(self._url):
+            async with asyncio.timeout(PATIENCE_S), self._reader.begin() as connection:
+                if await connection.run_sync(tables_of) is Tables.READY:
+                    found = await connection.run_sync(migration_of) or NEWEST
+                    return found, found
+            async with self._migrating(MIGRATION_S) as connection:
+                return await _migrate(connection)
 
     async def is_made(self) -> bool:
         """Whether its tables are there. Makes none.
@@ -102,7 +127,7 @@ class Database:
         """
         with _translated(self._url):
             async with asyncio.timeout(PATIENCE_S), self._reader.begin() as connection:
-                return await _is_made(connection)
+                return await connection.run_sync(tables_of) is not Tables.NONE
 
     async def close(self) -> None:
         await self._reader.dispose()
@@ -112,18 +137,50 @@ class Database:
         await asyncio.to_thread(_join, list(self._workers))
 
     async def _prepare(self) -> None:
-        """Make the tables unless they are there. Any number of processes may do it at once."""
+        """Make the tables of an empty database. Any number of processes may do it at once."""
         if self._ready:
             return
-        async with self._reader.begin() as connection:
-            self._ready = await _is_made(connection)
-        if not self._ready:
-            await prepare_file(self._writer)
-            async with self._writer.begin() as connection:
-                await lock_for_creation(connection)
-                if not await _is_made(connection):
-                    await _make(connection)
-            self._ready = True
+        async with asyncio.timeout(PATIENCE_S), self._reader.begin() as connection:
+            found = await connection.run_sync(tables_of)
+        if found is Tables.NONE:
+            found = await self._make()
+        if found is Tables.OLD:
+            raise RulesUnavailable(
+                f"the rules database {_shown(self._url)} was made by an older Limen; bring it up to date with: "
+                "limen rules migrate --rules-db URL"
+            )
+        self._ready = True
+
+    async def _make(self) -> Tables:
+        """Make them, unless somebody is faster; what is there then."""
+        async with self._migrating(MAKING_S) as connection:
+            found = await connection.run_sync(tables_of)
+            if found is Tables.NONE:
+                await connection.run_sync(upgrade)
+                found = Tables.READY
+            return found
+
+    @asynccontextmanager
+    async def _migrating(self, patience_s: float) -> AsyncIterator[AsyncConnection]:
+        """A transaction under the lock of migrations, whose statements may take their time."""
+        await asyncio.to_thread(get_ready)
+        migrator = engine_for(self._url, MIGRATING, self._workers)
+        try:
+            async with asyncio.timeout(patience_s):
+                await prepare_file(migrator)
+                async with migrator.begin() as connection:
+                    await lock_for_creation(connection)
+                    yield connection
+        finally:
+            await migrator.dispose()
+
+
+async def _migrate(connection: AsyncConnection) -> tuple[str | None, str]:
+    found = await connection.run_sync(tables_of)
+    before = None if found is Tables.NONE else await connection.run_sync(migration_of) or FIRST
+    if found is not Tables.READY:  # somebody may have been faster
+        await connection.run_sync(upgrade)
+    return before, await connection.run_sync(migration_of) or NEWEST
 
 
 def _join(workers: Iterable[Thread]) -> None:
@@ -131,24 +188,6 @@ def _join(workers: Iterable[Thread]) -> None:
     deadline = time.monotonic() + PATIENCE_S / 2
     for worker in workers:
         worker.join(max(0.0, deadline - time.monotonic()))
-
-
-async def _is_made(connection: AsyncConnection) -> bool:
-    if not await connection.run_sync(lambda sync: inspect(sync).has_table(meta.name)):
-        return False
-    found = (await connection.execute(select(meta.c.schema_version))).scalar_one_or_none()
-    if found not in (None, SCHEMA_VERSION):
-        raise RulesUnavailable(
-            f"the rules database has tables of version {found}, and this Limen knows version {SCHEMA_VERSION}; "
-            "use the Limen that made them, or another database"
-        )
-    return found is not None
-
-
-async def _make(connection: AsyncConnection) -> None:
-    await connection.run_sync(metadata.create_all)
-    row = {"id": 1, "schema_version": SCHEMA_VERSION, "revision": 0, "secret": secrets.token_bytes(32).hex()}
-    await connection.execute(meta.insert().values(row))
 
 
 @contextmanager

@@ -20,12 +20,17 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from limen.errors import MissingExtra, SettingsError
 
 __all__ = [
-    "READING", "SINGLE", "WRITING", "Workers", "engine_for", "lock_for_creation", "now_s", "prepare_file", "upsert"
+    "CHANNEL", "MIGRATING", "READING", "SINGLE", "WRITING", "Workers", "connect_postgres", "engine_for", "is_postgres",
+    "lock_for_creation", "notify", "now_s", "prepare_file", "upsert",
 ]  # fmt: skip
 
 STATEMENT_TIMEOUT_S = 2
 """A statement that takes longer is given up, waiting for somebody else's change included."""
+MIGRATION_STATEMENT_S = 300
+"""The same for a statement of a migration, which may go over a whole table."""
 RETRY_S = 0.02
+CHANNEL = "limen_rules"
+"""On which PostgreSQL tells that rules, clients, or what was said of single clients have changed."""
 CREATION_LOCK = 0x6C696D656E
 """The advisory lock under which PostgreSQL tables are made: "limen" in ASCII."""
 
@@ -37,12 +42,15 @@ WRITING = "writing"
 """A transaction that sees what is current. Changes take their turn, one after the other."""
 SINGLE = "single"
 """No transaction: each statement is one for itself. A process that is stopped between two of them holds nothing up."""
+MIGRATING = "migrating"
+"""As `WRITING`, for statements that take their time."""
 
-BEGIN = {READING: "BEGIN", WRITING: "BEGIN IMMEDIATE", SINGLE: ""}
+BEGIN = {READING: "BEGIN", WRITING: "BEGIN IMMEDIATE", SINGLE: "", MIGRATING: "BEGIN IMMEDIATE"}
 ISOLATION: dict[str, IsolationLevel] = {
     READING: "REPEATABLE READ",
     WRITING: "READ COMMITTED",
     SINGLE: "AUTOCOMMIT",
+    MIGRATING: "READ COMMITTED",
 }
 
 
@@ -50,7 +58,7 @@ def engine_for(url: str, purpose: str, workers: Workers) -> AsyncEngine:
     """An engine for `sqlite:///path`, `sqlite:////absolute/path` or `postgresql://…`; nothing is connected yet.
 
     Args:
-        purpose: `READING`, `WRITING` or `SINGLE`.
+        purpose: `READING`, `WRITING`, `SINGLE` or `MIGRATING`.
         workers: is given the thread of each connection that has one.
 
     Raises:
@@ -58,14 +66,15 @@ def engine_for(url: str, purpose: str, workers: Workers) -> AsyncEngine:
         MissingExtra: the driver is not installed.
     """
     scheme = url.partition(":")[0]
+    patience_s = MIGRATION_STATEMENT_S if purpose == MIGRATING else STATEMENT_TIMEOUT_S
     if scheme == "sqlite":
-        return _sqlite(url, BEGIN[purpose], workers)
-    if scheme in ("postgresql", "postgres"):
-        return _postgres(url, ISOLATION[purpose])
+        return _sqlite(url, BEGIN[purpose], workers, patience_s)
+    if is_postgres(url):
+        return _postgres(url, ISOLATION[purpose], patience_s)
     raise SettingsError(f"a rules database is sqlite:///path or postgresql://user@host/name, not {scheme!r}")
 
 
-def _sqlite(url: str, begin: str, workers: Workers) -> AsyncEngine:
+def _sqlite(url: str, begin: str, workers: Workers, patience_s: float) -> AsyncEngine:
     path = url.removeprefix("sqlite:///")
     if path == url or not path or "?" in path or path.startswith((":memory:", "file:")):
         raise SettingsError(
@@ -77,10 +86,13 @@ def _sqlite(url: str, begin: str, workers: Workers) -> AsyncEngine:
         raise MissingExtra("a SQLite rules database", "service") from error
 
     async def connect() -> aiosqlite.Connection:
-        connection = aiosqlite.connect(path, timeout=STATEMENT_TIMEOUT_S)
+        connection = aiosqlite.connect(path, timeout=patience_s)
         connection._thread.daemon = True  # as SQLAlchemy does: a forgotten connection must not keep a process alive
         workers.add(connection._thread)
-        return await connection
+        await connection
+        # Text that somebody wrote there in another encoding is a fault of that text, and no reason to read nothing.
+        connection.text_factory = lambda data: data.decode(errors="surrogateescape")
+        return connection
 
     engine = create_async_engine(f"sqlite+aiosqlite:///{path}", async_creator=connect, hide_parameters=True)
     event.listen(engine.sync_engine, "connect", _prepare_connection)
@@ -107,29 +119,54 @@ def _execute(connection: Any, statement: str) -> None:
     cursor.close()
 
 
-def _postgres(url: str, isolation: str) -> AsyncEngine:
+async def connect_postgres(url: str, patience_s: float) -> Any:
+    """A connection of the driver itself.
+
+    Args:
+        patience_s: the longest that a statement may take.
+
+    Raises:
+        SettingsError: the URL cannot be read.
+        MissingExtra: the driver is not installed.
+    """
+    asyncpg = _asyncpg()
+    # The driver reads the URL itself, so that all spellings of libpq are allowed: sockets, sslmode, several hosts.
+    settings = {"statement_timeout": f"{patience_s:g}s", "application_name": "limen"}
+    try:
+        return await asyncpg.connect(
+            url, timeout=STATEMENT_TIMEOUT_S, command_timeout=patience_s + 1, server_settings=settings
+        )
+    except ValueError as error:
+        # What the driver says may repeat a part of the password.
+        raise SettingsError(
+            "the address of the rules database cannot be read; write it as postgresql://user:password@host:5432/name,"
+            " with %2F for a / and %23 for a # in the password"
+        ) from error
+
+
+def is_postgres(url: str) -> bool:
+    return url.partition(":")[0] in ("postgresql", "postgres")
+
+
+async def notify(connection: AsyncConnection) -> None:
+    """Tell those who listen that something changed, once this transaction is committed. SQLite has nobody to tell."""
+    if connection.dialect.name == "postgresql":
+        await connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
+
+
+def _asyncpg() -> Any:
     try:
         import asyncpg  # type: ignore[import-untyped]
     except ImportError as error:
         raise MissingExtra("a PostgreSQL rules database", "postgres") from error
+    return asyncpg
 
-    async def connect() -> Any:
-        # The driver reads the URL itself, so that all spellings of libpq are allowed: sockets, sslmode, several hosts.
-        settings = {"statement_timeout": f"{STATEMENT_TIMEOUT_S}s", "application_name": "limen"}
-        try:
-            return await asyncpg.connect(
-                url, timeout=STATEMENT_TIMEOUT_S, command_timeout=STATEMENT_TIMEOUT_S + 1, server_settings=settings
-            )
-        except ValueError as error:
-            # What the driver says may repeat a part of the password.
-            raise SettingsError(
-                "the address of the rules database cannot be read; write it as postgresql://user:password@host:5432/name,"
-                " with %2F for a / and %23 for a # in the password"
-            ) from error
 
+def _postgres(url: str, isolation: str, patience_s: int) -> AsyncEngine:
+    _asyncpg()
     return create_async_engine(
         "postgresql+asyncpg://",
-        async_creator=connect,
+        async_creator=lambda: connect_postgres(url, patience_s),
         isolation_level=isolation,
         pool_timeout=STATEMENT_TIMEOUT_S,
         pool_pre_ping=True,

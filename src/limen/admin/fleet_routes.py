@@ -10,6 +10,7 @@ from limen.admin.http_io import answer, problem, read_json
 from limen.admin.openapi import DRILL_BODY
 from limen.admin.problems import problem_reply
 from limen.admin.service import AdminService
+from limen.admin.signing import signature
 from limen.errors import MissingExtra
 
 try:
@@ -35,11 +36,11 @@ class _FleetRoutes:
 
     async def start_drill(self, request: Request) -> Response:
         """Decide about a share of the clients as if the store were away, on every gateway and for a time."""
-        return answer(drill_body(await self._service.start_drill(await read_json(request))))
+        return answer(drill_body(await self._service.start_drill(await read_json(request), signature(request))))
 
-    async def end_drill(self) -> Response:
+    async def end_drill(self, request: Request) -> Response:
         """End what is rehearsed before its time."""
-        if await self._service.end_drill() is None:
+        if await self._service.end_drill(signature(request)) is None:
             return problem(problem_reply(404, "No outage is being rehearsed."))
         return Response(status_code=204)
 

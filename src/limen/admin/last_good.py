@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from limen.admin.records import Snapshot, StoredClient, StoredRule
 from limen.errors import RulesUnavailable
 
-__all__ = ["FORMAT", "LastGood", "Saved"]
+__all__ = ["FORMAT", "LastGood", "Saved", "database_name", "replace_file"]
 
 FORMAT = 1
 MAX_BYTES = 256 << 20
@@ -44,7 +44,7 @@ class LastGood:
     """
 
     def __init__(self, folder: Path, url: str) -> None:
-        self._database = _name_of(url)
+        self._database = database_name(url)
         self.path = folder / f"rules-{self._database[:16]}.json"
         self._written = ""
 
@@ -59,13 +59,13 @@ class LastGood:
         Raises:
             RulesUnavailable: the disk does not take it; the file is as it was.
         """
-        content = _canonical(_content(saved, self._database))
+        content = _in_parts(_content(saved, self._database))
         digest = sha256(content).hexdigest()
         if digest == self._written and self.is_there:
             return False
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            _replace(self.path, b'{"format":%d,"sha256":"%s","content":%s}' % (FORMAT, digest.encode(), content))
+            replace_file(self.path, b'{"format":%d,"sha256":"%s","content":%s}' % (FORMAT, digest.encode(), content))
         except OSError as error:
             raise RulesUnavailable(f"{self.path} cannot be written: {error.strerror or error}") from error
         self._written = digest
@@ -82,7 +82,7 @@ class LastGood:
         if document.get("format") != FORMAT:
             raise self._refused(f"it has format {document.get('format')!r:.20}, and this Limen knows {FORMAT}")
         content = document.get("content")
-        digest = sha256(_canonical(content)).hexdigest()
+        digest = sha256(_in_parts(content)).hexdigest()
         if digest != document.get("sha256"):
             raise self._refused("its checksum is wrong, so it is damaged")
         if not isinstance(content, dict) or content.get("database") != self._database:
@@ -112,7 +112,7 @@ class LastGood:
         return RulesUnavailable(f"the rules saved in {self.path} are not used: {reason}; delete the file")
 
 
-def _name_of(url: str) -> str:
+def database_name(url: str) -> str:
     """A hash of which database it is: of a file, its whole path; else the URL without passwords."""
     if url.startswith(SQLITE):
         place = f"{SQLITE}{Path(url.removeprefix(SQLITE)).resolve()}"
@@ -146,7 +146,19 @@ def _canonical(content: object) -> bytes:
     return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
 
 
-def _replace(path: Path, data: bytes) -> None:
+def _in_parts(content: object) -> bytes:
+    """The same, not in one step: that would let no other thread work for as long as it takes."""
+    if not isinstance(content, dict):
+        return _canonical(content)
+    parts = [_canonical(name) + b":" + _value_in_parts(content[name]) for name in sorted(content)]
+    return b"{" + b",".join(parts) + b"}"
+
+
+def _value_in_parts(value: object) -> bytes:
+    return b"[" + b",".join(map(_canonical, value)) + b"]" if isinstance(value, list) else _canonical(value)
+
+
+def replace_file(path: Path, data: bytes) -> None:
     """Put a file in the place of another in one step. `mkstemp` makes it readable for its owner alone."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".new")
     try:

@@ -40,6 +40,7 @@ RULE: Json = {
         "id": {**TEXT, "description": "as in the address"},
         "match": MATCH,
         "key_by": {**TEXTS, "default": ["client"]},
+        "algorithm": {"enum": ["token_bucket", "fixed_window", "sliding_window", "sliding_log", "concurrency"]},
         "limit": {**TEXT, "examples": ["100/minute", "20/second burst 100", "unlimited"]},
         "capacity": {"type": "integer", "minimum": 0, "description": "whole tokens; 0 refuses everything"},
         "refill_per_sec": {"type": "number", "minimum": 0},
@@ -47,9 +48,15 @@ RULE: Json = {
         "on_failure": {"enum": ["open", "closed"], "default": "open"},
         "mode": {"enum": ["enforce", "shadow", "off"], "default": "enforce"},
         "rollout": {"type": "integer", "minimum": 0, "maximum": 100, "default": 100},
+        "candidate": {**TEXT, "description": "a limit to try beside this one; it stops nobody"},
+        "carry_over": {"enum": ["as-is", "proportional", "additive", "reset"], "default": "as-is"},
+        "lease": {"oneOf": [{"enum": ["off", "auto"]}, {"type": "object"}], "default": "off"},
+        "regions": {"enum": ["local"], "default": "local"},
+        "colocate": {**TEXT, "description": "a label: rules that share it are decided in one step"},
         "tags": TEXTS,
         "public_name": TEXT,
         "version": {"type": "integer", "description": "the version that you read: the same as If-Match"},
+        "warnings": {**TEXTS, "readOnly": True, "description": "what is odd about it, when something is"},
     },
     "examples": [
         {"match": {"path": "/v1/search/**"}, "key_by": ["client"], "limit": "100/minute", "on_failure": "open"},
@@ -143,13 +150,18 @@ GRANT_BODY = _body(GRANT)
 DRILL_BODY = _body(DRILL)
 
 _MEANINGS = {
-    400: "not JSON",
-    401: "the token is missing or wrong",
+    400: "not JSON, or it can be read in several ways",
+    401: "the token is missing, wrong or too old",
+    403: "the role is not enough for this, or the page of another site sent it",
     404: "there is nothing of that name",
+    408: "the body did not arrive in time",
     409: "the state stands against the change",
     412: "somebody changed it meanwhile",
     413: "larger than 1 MiB",
+    421: "without a token: Host does not name this machine",
     422: "a field is wrong; `problems` says which",
+    429: "too many wrong tokens came from this address; Retry-After says when the next may",
+    500: "a mistake of ours; the log says which",
     503: "the rules database or the store does not answer",
 }
 PROBLEMS: dict[int | str, Json] = {

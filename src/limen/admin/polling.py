@@ -101,6 +101,7 @@ class Poller(Repeating, Generic[Mark]):
         """
         async with self._loading:  # an older state that is still being loaded must not come in after a newer one
             self._mark = await self.load()
+            self.last_error = self.trouble()
             self.last_reload = self.last_look = self._now()
             self._loaded.set()
 
@@ -113,9 +114,13 @@ class Poller(Repeating, Generic[Mark]):
             self.last_error = error
             self._on_error(error)
         else:
-            self.last_error = None
+            self.last_error = self.trouble()
             self.last_look = self._now()
         self._on_look()
+
+    def trouble(self) -> Exception | None:
+        """What is wrong although the look went well."""
+        return None
 
     def pause_s(self) -> float:
         return self.interval_s if self._loaded.is_set() else min(self.interval_s, FIRST_INTERVAL_S)

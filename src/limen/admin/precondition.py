@@ -29,6 +29,17 @@ class Precondition(NamedTuple):
             return False
         return self.none_of is None or not _among(self.none_of, current)
 
+    @property
+    def seen(self) -> int | None:
+        """The one version that its author has seen; None when it may be one of several."""
+        if self.any_of is None or self.any_of == "*" or len(self.any_of) != 1:
+            return None
+        return next(iter(self.any_of))
+
+    def and_also(self, other: Precondition) -> Precondition:
+        """The condition that both hold. At most one of them names what must not be there."""
+        return Precondition(_both(self.any_of, other.any_of), self.none_of or other.none_of)
+
     def check(self, what: str, current: int | None) -> None:
         """
         Raises:
@@ -40,6 +51,14 @@ class Precondition(NamedTuple):
 
 
 ANYTHING = Precondition()
+
+
+def _both(one: Tags | None, other: Tags | None) -> Tags | None:
+    if one is None or other is None:
+        return other if one is None else one
+    if one == "*" or other == "*":
+        return other if one == "*" else one
+    return frozenset(one) & frozenset(other)
 
 
 def _among(tags: Tags, current: int | None) -> bool:

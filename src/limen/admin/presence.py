@@ -7,18 +7,19 @@ one time is kept for each minute, so that the most within the last ten is known 
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import case, delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from limen.admin.audit import canonical
 from limen.admin.database import Database
 from limen.admin.drills import STORE_DOWN, DrillOrder
 from limen.admin.drivers import now_s, upsert
-from limen.admin.queries import read_revision
-from limen.admin.records import ALIVE_S, Drill, Fleet, Gateway, Heard, SeenGateway
-from limen.admin.schema import drills, gateways, peaks
+from limen.admin.history import append_audit, signed
+from limen.admin.queries import read_counters, read_revision
+from limen.admin.records import ALIVE_S, UNSIGNED, Drill, Fleet, Gateway, Heard, SeenGateway, Signature
+from limen.admin.schema import drills, gateways, meta, peaks
 
 __all__ = ["Presence"]
 
@@ -39,84 +40,77 @@ class Presence:
     def __init__(self, database: Database, now: Callable[[], float] | None = None) -> None:
         self._database = database
         self._now = now
-        self._complete = False
 
     async def beat(self, gateway: Gateway) -> Heard:
         """Tell that a process is alive, and hear who else is.
 
         Each statement is for itself: a process that is stopped in the middle of it keeps nobody else from anything.
         """
-        await self._prepare()
         async with self._database.single() as connection:
             now = await self._time(connection)
             await _write(connection, gateway, now)
-            alive = await _count(connection, now)
+            alive, behind = await _count(connection, now)
             if await _note_peak(connection, now // 60, alive):
                 await _forget(connection, now)
             drill = await _drill(connection, now)
+            revision, standing = await read_counters(connection)
             return Heard(
                 alive,
                 await _most(connection, now),
-                await read_revision(connection),
+                revision,
                 drill,
                 drill.ends - now if drill else 0,
+                standing,
+                behind,
             )
 
     async def leave(self, gateway_id: str) -> None:
         """Tell that a process ends."""
-        await self._prepare()
         async with self._database.single() as connection:
             await connection.execute(delete(gateways).where(gateways.c.id == gateway_id))
 
     async def fleet(self) -> Fleet:
         """Everybody, and what they should know."""
-        async with self._reading() as connection:
+        async with self._database.reading() as connection:
             now = await self._time(connection)
             drill = await _drill(connection, now)
             return Fleet(
                 await read_revision(connection),
-                await _count(connection, now),
+                (await _count(connection, now))[0],
                 await _most(connection, now),
                 await _gateways(connection, now),
                 drill,
                 drill.ends - now if drill else 0,
             )
 
-    async def start_drill(self, order: DrillOrder) -> Drill:
+    async def start_drill(self, order: DrillOrder, by: Signature = UNSIGNED) -> Drill:
         """Rehearse an outage, in the place of the one that is being rehearsed."""
-        async with self._writing() as connection:
+        async with self._database.writing() as connection:
             now = await self._time(connection)
             drill = Drill(STORE_DOWN, order.percent, now, now + math.ceil(order.seconds), order.reason)
             await connection.execute(delete(drills).where(drills.c.what == STORE_DOWN))
             await connection.execute(insert(drills).values(drill._asdict()))
+            await _note(connection, now, by, "drill.start", drill)
             return drill
 
-    async def end_drill(self) -> Drill | None:
+    async def end_drill(self, by: Signature = UNSIGNED) -> Drill | None:
         """End it before its time; what was ended, if anything."""
-        async with self._writing() as connection:
-            drill = await _drill(connection, await self._time(connection))
-            await connection.execute(delete(drills).where(drills.c.what == STORE_DOWN))
-            return drill
-
-    @asynccontextmanager
-    async def _reading(self) -> AsyncIterator[AsyncConnection]:
-        await self._prepare()
-        async with self._database.reading() as connection:
-            yield connection
-
-    @asynccontextmanager
-    async def _writing(self) -> AsyncIterator[AsyncConnection]:
-        await self._prepare()
         async with self._database.writing() as connection:
-            yield connection
-
-    async def _prepare(self) -> None:
-        if not self._complete:
-            await self._database.complete()
-            self._complete = True
+            now = await self._time(connection)
+            drill = await _drill(connection, now)
+            await connection.execute(delete(drills).where(drills.c.what == STORE_DOWN))
+            if drill is not None:
+                await _note(connection, now, by, "drill.end", drill)
+            return drill
 
     async def _time(self, connection: AsyncConnection) -> int:
         return int(self._now() if self._now else await now_s(connection))
+
+
+async def _note(connection: AsyncConnection, now: int, by: Signature, action: str, drill: Drill) -> None:
+    by = signed(by)
+    detail = canonical({**drill._asdict(), "reason": by.reason or drill.reason})
+    await append_audit(connection, now, by, [(action, f"drill:{drill.what}", detail)])
 
 
 async def _write(connection: AsyncConnection, gateway: Gateway, now: int) -> None:
@@ -125,9 +119,13 @@ async def _write(connection: AsyncConnection, gateway: Gateway, now: int) -> Non
     await connection.execute(new.on_conflict_do_update(index_elements=[gateways.c.id], set_=values))
 
 
-async def _count(connection: AsyncConnection, now: int) -> int:
-    alive = select(func.count()).select_from(gateways).where(gateways.c.last_seen > now - ALIVE_S)
-    return int((await connection.execute(alive)).scalar_one())
+async def _count(connection: AsyncConnection, now: int) -> tuple[int, int]:
+    """(how many are alive, how many of these have older rules than the database)."""
+    newest = select(meta.c.revision).scalar_subquery()
+    older = func.sum(case((gateways.c.revision < newest, 1), else_=0))
+    alive = select(func.count(), older).select_from(gateways).where(gateways.c.last_seen > now - ALIVE_S)
+    count, behind = (await connection.execute(alive)).one()
+    return int(count), int(behind or 0)
 
 
 async def _most(connection: AsyncConnection, now: int) -> int:

@@ -37,7 +37,7 @@ def error_reply(error: LimenError) -> Reply:
 
 def conflict_reply(error: Conflict, condition_failed: bool) -> Reply:
     """412 when a condition in the request does not hold, 409 when the state itself stands against the change."""
-    return problem_reply(412 if condition_failed else 409, str(error), current=error.current)
+    return problem_reply(412 if condition_failed else 409, str(error), current=error.current, **error.members)
 
 
 def _shown(problem: Problem) -> dict[str, Any]:

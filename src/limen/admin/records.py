@@ -5,11 +5,39 @@ from __future__ import annotations
 from typing import NamedTuple
 
 __all__ = [
-    "ALIVE_S", "Drill", "Fleet", "Gateway", "Heard", "SeenGateway", "Snapshot", "StoredClient", "StoredRule"
-]  # fmt: skip
+    "ALIVE_S",
+    "DELETED",
+    "UNSIGNED",
+    "Drill",
+    "Fleet",
+    "Gateway",
+    "Heard",
+    "RuleVersion",
+    "SeenGateway",
+    "Signature",
+    "Snapshot",
+    "StoredClient",
+    "StoredRule",
+]
 
 ALIVE_S = 10
 """A process that was not heard of for so long is not alive."""
+
+
+class Signature(NamedTuple):
+    """Who changes something, and why."""
+
+    author: str = "local"
+    """The name of a token, an identity that a front proxy vouches for, or `local`: somebody on this machine."""
+    role: str = "approver"
+    """`viewer`, `editor` or `approver`."""
+    reason: str = ""
+    confirmed: bool = False
+    """Whether the author has seen what the change does and wants it all the same."""
+
+
+UNSIGNED = Signature()
+"""A process of this machine that has the database itself, such as the command line."""
 
 
 class StoredRule(NamedTuple):
@@ -23,6 +51,30 @@ class StoredRule(NamedTuple):
     revision: int
     """The revision of the whole database in which it was changed last."""
     updated_at: int
+    """Unix time in seconds."""
+    carry: str | None = None
+    """How buckets become those of its limit, while they do: JSON text (`carrying`)."""
+
+
+DELETED = ""
+"""Stands for a document in the history: the rule was deleted."""
+
+
+class RuleVersion(NamedTuple):
+    """One version of a rule, as it was put."""
+
+    rule_id: str
+    version: int
+    revision: int
+    """The revision of the whole database that it came with."""
+    document: str
+    """JSON text; `DELETED` when the rule was deleted with this version."""
+    action: str
+    """`put`, `apply`, `delete`, `rollback`, `promote`, `approve`; `unknown` when Limen did not write it."""
+    author: str
+    role: str
+    reason: str
+    at: int
     """Unix time in seconds."""
 
 
@@ -94,6 +146,10 @@ class Heard(NamedTuple):
     drill: Drill | None
     drill_s: int
     """Seconds that the drill still lasts."""
+    standing: int = 0
+    """How often something was said of single clients."""
+    behind: int = 0
+    """How many are alive and have older rules than the database."""
 
 
 class Fleet(NamedTuple):

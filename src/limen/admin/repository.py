@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Self
 
 from limen.admin.api_keys import KEPT, Secrets
-from limen.admin.records import Snapshot, StoredClient, StoredRule
+from limen.admin.audit import AuditEntry
+from limen.admin.records import UNSIGNED, RuleVersion, Signature, Snapshot, StoredClient, StoredRule
 from limen.errors import MissingExtra, RulesUnavailable
 
 try:
     from sqlalchemy import select, update
+    from sqlalchemy.ext.asyncio import AsyncConnection
 
+    from limen.admin.audit_check import Checked, check_audit
     from limen.admin.change import Change
     from limen.admin.database import Database
+    from limen.admin.drivers import notify
+    from limen.admin.history import read_audit, read_once_good, read_version, read_versions
     from limen.admin.presence import Presence
+    from limen.admin.proposals import Proposals
     from limen.admin.queries import read_client, read_clients, read_revision, read_rule, read_rules
+    from limen.admin.samples import Samples
     from limen.admin.schema import meta
+    from limen.admin.standing_table import StandingTable
+    from limen.admin.token_table import TokenTable
+    from limen.admin.watches import Watches
 except ModuleNotFoundError as error:
     raise MissingExtra("a rules database", "service") from error
 
 __all__ = ["Repository"]
+
+REVISION = "revision"
 
 
 class Repository:
@@ -37,6 +49,8 @@ class Repository:
 
     Attributes:
         presence: who runs on these rules, and whether an outage is rehearsed.
+        standing: what was said of single clients.
+        tokens: who may use the admin API.
 
     Every method raises `RulesUnavailable` while the database does not answer.
     """
@@ -54,6 +68,11 @@ class Repository:
         self._kept: str | None = None
         self._now = now or time.time
         self.presence = Presence(self._database, now)
+        self.standing = StandingTable(self._database)
+        self.tokens = TokenTable(self._database)
+        self.proposals = Proposals(self._database)
+        self.watches = Watches(self._database, now)
+        self.samples = Samples(self._database, now)
 
     @classmethod
     async def open(cls, url: str, secret: bytes | None = None, now: Callable[[], float] | None = None) -> Self:
@@ -115,6 +134,11 @@ class Repository:
                 await read_revision(connection), await read_rules(connection), await read_clients(connection)
             )
 
+    async def rules(self) -> tuple[StoredRule, ...]:
+        """All rules, as they are stored."""
+        async with self._database.reading() as connection:
+            return await read_rules(connection)
+
     async def rule(self, rule_id: str) -> StoredRule | None:
         async with self._database.reading() as connection:
             return await read_rule(connection, rule_id)
@@ -124,19 +148,69 @@ class Repository:
             return await read_client(connection, client)
 
     @asynccontextmanager
-    async def change(self, dry_run: bool = False) -> AsyncIterator[Change]:
+    async def reading(self) -> AsyncIterator[AsyncConnection]:
+        """One state of the database, for parts with tables of their own."""
+        async with self._database.reading() as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def change(
+        self, dry_run: bool = False, by: Signature = UNSIGNED, counter: str | None = REVISION
+    ) -> AsyncIterator[Change]:
         """One change, under one new revision: everything in the block happens, or nothing when it raises.
 
-        The revision is taken first and its row is the lock: changes happen one after the other, what a change reads
-        stays true until it ends, and nobody sees a revision before the one that precedes it.
+        The row of `meta` is taken first and is the lock: changes happen one after the other, what a change reads
+        stays true until it ends, and nobody sees a revision before the one that precedes it. What was done is written
+        into the audit log in the same transaction; a change that did nothing leaves no trace, and no new revision.
 
         Args:
             dry_run: do everything, then undo it.
+            by: who does it.
+            counter: the column of `meta` that moves on; None for what gateways need not learn.
         """
         secrets = await self.secrets()
         async with self._database.writing() as connection:
-            moved_on = update(meta).values(revision=meta.c.revision + 1).returning(meta.c.revision)
-            revision = int((await connection.execute(moved_on)).scalar_one())
-            yield Change(connection, revision, int(self._now()), secrets)
-            if dry_run:
+            moved = {meta.c.id: meta.c.id} if counter is None else {meta.c[counter]: meta.c[counter] + 1}
+            lock = update(meta).values(moved).returning(meta.c[counter or REVISION])
+            change = Change(
+                connection, int((await connection.execute(lock)).scalar_one()), int(self._now()), secrets, by
+            )
+            yield change
+            if dry_run or not await change.finish():
                 await connection.rollback()
+            elif counter is not None:
+                await notify(connection)
+
+    async def version(self, rule_id: str, version: int) -> RuleVersion | None:
+        """What a rule was at a version."""
+        async with self._database.reading() as connection:
+            return await read_version(connection, rule_id, version)
+
+    async def versions(self, rule_id: str) -> tuple[RuleVersion, ...]:
+        """All versions of a rule, oldest first; none when there never was such a rule."""
+        async with self._database.reading() as connection:
+            return await read_versions(connection, rule_id)
+
+    async def once_good(self, rule_ids: Sequence[str]) -> tuple[StoredRule, ...]:
+        """What these rules were before, the latest versions of each: perhaps not readable either."""
+        async with self._database.reading() as connection:
+            found = await read_once_good(connection, rule_ids)
+        return tuple(StoredRule(each.rule_id, each.document, each.version, each.revision, each.at) for each in found)
+
+    async def audit(self, before: int | None = None, most: int = 100) -> tuple[AuditEntry, ...]:
+        """The newest rows of the audit log, newest first; only those with a number below `before`."""
+        async with self._database.reading() as connection:
+            return await read_audit(connection, before, most)
+
+    async def check_audit(self, noted: tuple[int, str] | None = None) -> Checked:
+        """Whether the database holds what was recorded.
+
+        Args:
+            noted: (number, hash) of a row of the log, as somebody noted them elsewhere.
+        """
+        async with self._database.inspecting() as connection:
+            return await check_audit(connection, noted)
+
+    async def migrate(self) -> tuple[str | None, str]:
+        """Bring the tables to the form that this Limen needs: the migrations (before, after); None: it was empty."""
+        return await self._database.migrate()

@@ -1,4 +1,6 @@
-"""The tables of the rules database, the same for SQLite and PostgreSQL.
+"""The tables of the rules database, the same for SQLite and PostgreSQL: what there is now, and who runs by it.
+
+Other parts declare theirs in `schema_*.py`, on the same `metadata`. Tables are made by migrations, never from here.
 
 meta       one row: the revision that every change moves on by one, and the secret of the deployment
 rules      one row for each rule there ever was; a deleted one keeps its row, so that its versions go on
@@ -7,8 +9,6 @@ api_keys   keyed hashes of API keys; a key itself is stored nowhere
 gateways   who decides by these rules: a row for each process, renewed every two seconds
 peaks      how many were alive at most, minute by minute
 drills     outages that are rehearsed
-
-The last three came later than the others. They are made when they are first used, so older databases stay readable.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from sqlalchemy import (
 __all__ = ["SCHEMA_VERSION", "api_keys", "clients", "drills", "gateways", "meta", "metadata", "peaks", "rules"]
 
 SCHEMA_VERSION = 1
+"""Moves on when an older Limen could no longer read the database. Migrations that only add leave it as it is."""
 
 metadata = MetaData(
     naming_convention={
@@ -49,6 +50,8 @@ meta = Table(
     Column("schema_version", Integer, nullable=False),
     Column("revision", BigInteger, nullable=False),
     Column("secret", String(64), nullable=False),  # 32 random bytes in hex
+    Column("standing", BigInteger, nullable=False, server_default="0"),  # see `schema_standing`
+    Column("standing_floor", BigInteger, nullable=False, server_default="0"),
 )
 
 rules = Table(
@@ -60,6 +63,7 @@ rules = Table(
     Column("revision", BigInteger, nullable=False),  # of the whole, at its last change
     Column("deleted", Boolean, nullable=False),
     Column("updated_at", BigInteger, nullable=False),  # Unix time in seconds
+    Column("carry", Text, nullable=True),  # how buckets become those of its limit, while they do (`carrying`)
 )
 
 clients = Table(

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from limen.admin.polling import ignore_look
 from limen.rules.ruleset import RuleSet
+from limen.rules.standing import Standing
 
 __all__ = ["LoadedSource", "Reports", "rules_from_database", "rules_from_file"]
 
@@ -29,18 +30,22 @@ class LoadedSource:
     """Watches rules, and has loaded them once when `start` returns.
 
     Args:
-        watcher: who watches.
+        watcher: who watches the rules.
         close: what to close in the end.
+        others: who watch what goes with them.
     """
 
-    def __init__(self, watcher: Watching, close: Callable[[], Awaitable[None]] | None = None) -> None:
-        self._watcher = watcher
+    def __init__(
+        self, watcher: Watching, close: Callable[[], Awaitable[None]] | None = None, *others: Watching
+    ) -> None:
+        self._watchers = (watcher, *others)
         self._close = close
         self.every_s = watcher.interval_s
 
     async def refresh(self) -> None:
         """Look at once; a failure is reported, and the rules stay as they were."""
-        await self._watcher.once()
+        for watcher in self._watchers:
+            await watcher.once()
 
     async def start(self) -> None:
         """Load the rules and begin to watch them.
@@ -50,14 +55,17 @@ class LoadedSource:
             RulesUnavailable: they cannot be read.
         """
         try:
-            await self._watcher.load_now()
+            for watcher in self._watchers:
+                await watcher.load_now()
         except BaseException:
             await self.stop()
             raise
-        self._watcher.start()
+        for watcher in self._watchers:
+            watcher.start()
 
     async def stop(self) -> None:
-        await self._watcher.stop()
+        for watcher in self._watchers:
+            await watcher.stop()
         if self._close is not None:
             await self._close()
 
@@ -73,16 +81,27 @@ class Reports:
         self._use_rules(ruleset)
         self._written = None
 
+    def mention(self, problem: str) -> None:
+        """One row says nothing that can be read; all others count."""
+        log.warning("what somebody wrote into the rules database counts as nothing: %s", problem)
+
     def report(self, error: Exception) -> None:
         if str(error) != self._written:
             self._written = str(error)
             log.warning("the rules stay as they were: %s", error)
 
 
+def ignore_standing(standing: Standing) -> None:
+    """Nobody asks what is said of single clients."""
+
+
 def rules_from_file(
-    url: str, use_rules: Callable[[RuleSet], None], looked: Callable[[], None] = ignore_look
+    url: str,
+    use_rules: Callable[[RuleSet], None],
+    looked: Callable[[], None] = ignore_look,
+    use_standing: Callable[[Standing], None] = ignore_standing,
 ) -> LoadedSource:
-    """Rules in a file, read again when it changes."""
+    """Rules in a file, read again when it changes. Nothing is said there of single clients."""
     from limen.admin.rule_files import FileWatcher
 
     reports = Reports(use_rules)
@@ -90,12 +109,17 @@ def rules_from_file(
 
 
 def rules_from_database(
-    url: str, use_rules: Callable[[RuleSet], None], looked: Callable[[], None] = ignore_look
+    url: str,
+    use_rules: Callable[[RuleSet], None],
+    looked: Callable[[], None] = ignore_look,
+    use_standing: Callable[[Standing], None] = ignore_standing,
 ) -> LoadedSource:
-    """Rules in a database, read again when they change."""
+    """Rules, and what is said of single clients, in a database; read again when they change."""
     from limen.admin.repository import Repository  # its libraries load only when it is used
+    from limen.admin.standing_watcher import StandingWatcher
     from limen.admin.watcher import Watcher
 
     reports, repository = Reports(use_rules), Repository(url)
     watcher = Watcher(repository, reports.use, lambda clients: None, on_error=reports.report, on_look=looked)
-    return LoadedSource(watcher, repository.close)
+    saying = StandingWatcher(repository.standing, use_standing, on_problem=reports.mention, on_error=reports.report)
+    return LoadedSource(watcher, repository.close, saying)

@@ -11,16 +11,23 @@ from typing import Any, Self
 from limen.adapters.identity import ApiKeyIdentity
 from limen.adapters.telemetry.prometheus import PrometheusObserver
 from limen.admin.api_keys import Secrets
+from limen.admin.counting import Counting
 from limen.admin.directory import ClientRecord
+from limen.admin.hints import hints_for
 from limen.admin.records import Gateway
 from limen.apps.following import Following
 from limen.apps.membership import Membership, this_process
 from limen.apps.repositories import repository_for
+from limen.apps.sampling import Sampling, sampler_for
+from limen.apps.saying import Saying
 from limen.apps.settings import Shared
 from limen.apps.store_look import warn_of_store
 from limen.engine.aio import AsyncLimiter
+from limen.engine.sampled import SampledLimiter
 from limen.errors import LimenError, RulesUnavailable
 from limen.rules.ruleset import RuleSet
+from limen.rules.standing import Standing
+from limen.sim.pseudonyms import Pseudonyms
 
 __all__ = ["Backend"]
 
@@ -49,18 +56,33 @@ class Backend:
         self.draining = False
         self._process = this_process(kind)
         self._limiter: AsyncLimiter | None = None
+        self._sampling: Sampling | None = None
         self._is_open = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self.following = Following(
             settings, self.repository, self.metrics, on_rules=self._use_rules, on_look=self._looked
         )
+        self.saying = Saying(settings, self.repository, self._use_standing)
+        self._counting = Counting(
+            self.repository.watches,
+            self._process.id,
+            self.metrics.counted,
+            lambda: self.following.watcher.revision,
+            self._count_later,
+        )
         self._heart = Membership(
-            self.repository.presence, self._describe, lambda: self._limiter, self._follow_revision
+            self.repository.presence,
+            self._describe,
+            lambda: self._limiter,
+            self._follow_revision,
+            self._follow_standing,
+            self.metrics.gateways_behind,
         ).heart
+        self._hints = hints_for(settings.rules_db, self._hint)
 
     async def __aenter__(self) -> Self:
         try:
-            if await self.following.find():
+            if await self._find():
                 await self._open()
             else:
                 self.trial()
@@ -69,7 +91,11 @@ class Backend:
             await self.repository.close()
             raise
         self.following.watcher.start()
+        self.saying.watcher.start()
         self._heart.start()
+        if self._hints is not None:
+            self._hints.start()
+        self._counting.start()
         return self
 
     async def __aexit__(
@@ -79,8 +105,14 @@ class Backend:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+        await self._counting.stop()
+        if self._sampling is not None:
+            await self._sampling.stop()
+        if self._hints is not None:
+            await self._hints.stop()
         await self._heart.stop()
         await self.following.watcher.stop()
+        await self.saying.watcher.stop()
         if self._limiter is not None:
             await self._limiter.close()
         await self.repository.close()
@@ -113,6 +145,11 @@ class Backend:
         """Follow a change of rules, clients or drills at once, as far as it can be followed."""
         self._heart.poke()
         await self.following.catch_up()
+
+    async def look(self) -> None:
+        """Look for other rules and for what was said of single clients, as after a stop of this process."""
+        await self.following.watcher.once()
+        await self.saying.watcher.once()
 
     def drain(self) -> None:
         """Ask for no more traffic: this process is about to end."""
@@ -165,6 +202,16 @@ class Backend:
             drill_percent=0.0 if self._limiter is None else self._limiter.drilling,
         )
 
+    async def _find(self) -> bool:
+        """Something to begin with. Both are asked for at once, so that a database that is away costs one wait."""
+        saying = asyncio.create_task(self.saying.find(), name="limen find what was said")
+        try:
+            found = await self.following.find()
+            await saying
+        finally:
+            saying.cancel()
+        return found
+
     async def _open_later(self) -> None:
         await self.following.watcher.loaded()
         try:
@@ -177,33 +224,65 @@ class Backend:
         assert watcher.secrets is not None, "they come with the rules"
         limiter = self._limiter = self._make_limiter(watcher.secrets)
         limiter.use_rules(self.following.ruleset)
-        limiter.follow(watcher.once, self.settings.poll_s)
+        limiter.use_standing(self.saying.standing)
+        limiter.follow(self.look, self.settings.poll_s)
         await limiter.start()
         self.metrics.watch(limiter)
         self._do(self.metrics.keep_watch(), "limen look at itself")
+        self._sample(limiter, watcher.secrets)
         self._is_open.set()
         self._do(warn_of_store(self.settings.store), "limen look at the store")
 
     def _make_limiter(self, secrets: Secrets) -> AsyncLimiter:
-        return AsyncLimiter(
-            self.settings.store,
-            secret=secrets.current,
-            previous_secret=secrets.previous,
-            gateways=self.settings.gateways,
-            deadline_ms=self.settings.deadline_ms,
-            observer=self.metrics,
-        )
+        named: dict[str, Any] = {
+            "secret": secrets.current,
+            "previous_secret": secrets.previous,
+            "gateways": self.settings.gateways,
+            "deadline_ms": self.settings.deadline_ms,
+            "observer": self.metrics,
+        }
+        if not self.settings.sample_percent:
+            return AsyncLimiter(self.settings.store, **named)
+        sampler = sampler_for(Pseudonyms(secrets.current), self.settings.sample_percent)
+        return SampledLimiter(sampler, self.settings.store, **named)
+
+    def _sample(self, limiter: AsyncLimiter, secrets: Secrets) -> None:
+        """Leave a sample of what it decides in the database."""
+        if isinstance(limiter, SampledLimiter):
+            keep_s, names = self.settings.sample_hours * 3600, Pseudonyms(secrets.current)
+            samples, every_s = self.repository.samples, self.settings.poll_s
+            self._sampling = Sampling(limiter, samples, self._process.id, names, keep_s, every_s)
+            self._sampling.start()
 
     def _do(self, work: Coroutine[Any, Any, None], name: str) -> None:
         self._tasks.append(asyncio.create_task(work, name=name))
 
+    @staticmethod
+    def _count_later(error: Exception) -> None:
+        """What could not be told is told the next time; the heart says already that the database is away."""
+        log.debug("how much was denied could not be told: %s", error)
+
     def _use_rules(self, ruleset: RuleSet) -> None:
+        self._counting.poke()
         if self._limiter is not None:
             self._limiter.use_rules(ruleset)
+
+    def _use_standing(self, standing: Standing) -> None:
+        if self._limiter is not None:
+            self._limiter.use_standing(standing)
 
     def _looked(self) -> None:
         if self._limiter is not None:
             self._limiter.looked()
+
+    def _hint(self) -> None:
+        """Something changed, says the database."""
+        self.following.watcher.poke()
+        self.saying.watcher.poke()
+
+    def _follow_standing(self, standing: int) -> None:
+        if standing != self.saying.watcher.seen:
+            self.saying.watcher.poke()
 
     def _follow_revision(self, revision: int) -> None:
         if revision != self.following.watcher.revision:

@@ -33,22 +33,24 @@ async def seed_demo(service: AdminService) -> None:
         await service.put_client(DEMO_CLIENT, {"plan": "free", "api_keys": [DEMO_KEY]})
 
 
-def banner(gateway: str, admin: str, upstream: str, store: str) -> str:
-    """What to see, and what to paste."""
+def banner(gateway: str, admin: str, upstream: str, store: str, needs_token: bool = False) -> str:
+    """What to see, and what to paste; `needs_token`: the admin API asks for one."""
     request = f"curl -isS -H 'X-API-Key: {DEMO_KEY}' '{gateway}/hello'"
     spent = f"curl -isS -H 'X-API-Key: {DEMO_KEY}' '{gateway}/hello?try=[1-6]'"
     change = json.dumps(
         {"match": {}, "key_by": ["client"], "capacity": 100, "refill_per_sec": 50, "on_failure": "open"}
     )
+    token = '-H "Authorization: Bearer $LIMEN_ADMIN_TOKEN" ' if needs_token else ""
+    known = "; it asks for a token (limen tokens create)" if needs_token else ""
     raised = (
-        f"curl -sS -w '\\n' -X PUT -H 'Content-Type: application/json' -d '{change}' '{admin}/admin/rules/demo'"
+        f"curl -sS -w '\\n' -X PUT {token}-H 'Content-Type: application/json' -d '{change}' '{admin}/admin/rules/demo'"
         f" --next -isS -H 'X-API-Key: {DEMO_KEY}' '{gateway}/hello'"
     )
     return f"""\
 Limen is up. Ctrl-C stops it.
 
   gateway    {gateway}   in front of {upstream}
-  admin API  {admin}   (/admin/rules, /v1/check, /metrics)
+  admin API  {admin}   (/admin/rules, /v1/check, /metrics){known}
   store      {store}
   demo key   {DEMO_KEY}
 

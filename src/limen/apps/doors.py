@@ -12,8 +12,10 @@ from limen.adapters.edge import EdgeChecks
 from limen.adapters.problem import problem
 from limen.adapters.proxy import ReverseProxy
 from limen.admin.http_api import admin_app
-from limen.admin.service import AdminService
+from limen.admin.standing_service import StandingService
 from limen.apps.backend import Backend
+from limen.apps.guarding import Guarding
+from limen.apps.way_in import WayIn
 from limen.core.decision import Decision
 from limen.engine.aio import AsyncLimiter
 
@@ -107,10 +109,11 @@ def ops_door(backend: Backend) -> App:
     return Dated(_when_open(backend, checks, before), backend)
 
 
-def service_door(backend: Backend, token: str | None) -> App:
-    """The service: the check API, and the admin API beside it."""
-    service = AdminService(backend.repository, changed=backend.catch_up)
-    admin = Dated(admin_app(service, _Buckets(backend), token), backend)
+def service_door(backend: Backend, way_in: WayIn, guarding: Guarding) -> App:
+    """The service: the check API, and the admin API beside it, for those who are let in."""
+    standing = StandingService(backend.repository, backend.saying.catch_up)
+    api = admin_app(guarding.service, _Buckets(backend), way_in.access, way_in.tokens, guarding.proposing, standing)
+    admin = Dated(api, backend)
     ops = ops_door(backend)
 
     async def door(scope: Scope, receive: Receive, send: Send) -> None:

@@ -9,13 +9,15 @@ from collections.abc import Callable
 
 from limen.adapters.telemetry.prometheus import PrometheusObserver
 from limen.admin.api_keys import Secrets
+from limen.admin.background import in_background
 from limen.admin.directory import Directory
 from limen.admin.last_good import LastGood
 from limen.admin.repository import Repository
-from limen.admin.watcher import Watcher
+from limen.admin.watcher import Problems, Watcher
 from limen.apps.seldom import Seldom
 from limen.apps.settings import Shared
-from limen.errors import LimenError, MissingExtra, RulesUnavailable, SettingsError
+from limen.errors import LimenError, MissingExtra, RuleError, RulesUnavailable, SettingsError
+from limen.rules.carrying import can_settle, settled
 from limen.rules.ruleset import RuleSet
 
 __all__ = ["Following"]
@@ -59,6 +61,7 @@ class Following:
         self._has_rules = False
         self._first_secrets: Secrets | None = None
         self._words = Seldom(log)
+        self._settling: asyncio.Task[None] | None = None
         self.watcher = Watcher(
             repository,
             self._use_rules,
@@ -67,6 +70,7 @@ class Following:
             interval_s=settings.poll_s,
             on_look=self._looked,
             disk=self._disk,
+            on_problems=self._tell_problems,
         )
 
     async def find(self) -> bool:
@@ -113,8 +117,14 @@ class Following:
         self.ruleset = ruleset
         self._has_rules = True
         self._metrics.rules_loaded(ruleset.revision, time.time())
-        self._words.over("rules")
+        if not self.watcher.problems:
+            self._words.over("rules")
         log.info("rules revision %d is in force: %d rules", ruleset.revision, len(ruleset.rules))
+
+    def _tell_problems(self, problems: Problems) -> None:
+        self._metrics.rules_broken(problems)
+        if not problems:
+            self._words.over("rules", "all rules of the database are in force again")
 
     def _use_clients(self, directory: Directory) -> None:
         self.directory = directory
@@ -122,8 +132,19 @@ class Following:
         if self.watcher.secrets != self._first_secrets:
             self._words.warning("secret", "the database has another secret than before; start this process anew")
 
+    async def _settle(self, now_us: int) -> None:
+        """Buckets whose limit changed have followed by now: they are plain again."""
+        moving = self.ruleset
+        ruleset = await in_background(settled, moving, now_us)
+        if self.ruleset is moving:
+            self._on_rules(ruleset)
+            self.ruleset = ruleset
+
     def _looked(self) -> None:
         self._on_look()
+        now_us = time.time_ns() // 1000
+        if can_settle(self.ruleset, now_us) and (self._settling is None or self._settling.done()):
+            self._settling = asyncio.create_task(self._settle(now_us), name="limen settle")
         self.tell_freshness()
         if self.watcher.stale and self._has_rules:
             self._words.warning("age", f"the rules may be old: {self.watcher.last_error}")
@@ -134,5 +155,7 @@ class Following:
         if not isinstance(error, RulesUnavailable):
             self._metrics.rules_refused()
         state = "the rules stay as they were" if self._has_rules else "there are no rules yet"
+        if isinstance(error, RuleError) and self._has_rules:
+            state = "rules that cannot be read stay as they were"
         trace = None if isinstance(error, LimenError) else error
         self._words.warning("rules", f"{state}: {error}", trace)

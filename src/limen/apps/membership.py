@@ -34,6 +34,8 @@ class Membership:
         describe: what this process tells of itself now.
         limiter: who decides in it; None while nobody does.
         on_revision: is told the revision of the rules when that has changed.
+        on_standing: the same of what was said of single clients.
+        on_behind: is told how many have older rules than the database, each time.
 
     Attributes:
         heart: start, stop and poke it.
@@ -45,19 +47,27 @@ class Membership:
         describe: Callable[[], Gateway],
         limiter: Callable[[], AsyncLimiter | None],
         on_revision: Callable[[int], None],
+        on_standing: Callable[[int], None],
+        on_behind: Callable[[int], None] = lambda count: None,
     ) -> None:
         self.heart = Heart(others, describe, self._hear, self._miss)
         self._limiter = limiter
         self._on_revision = on_revision
-        self._revision = 0
+        self._on_standing = on_standing
+        self._on_behind = on_behind
+        self._revision = self._standing = 0
         self._rehearsal = Rehearsal()
         self._words = Seldom(log)
 
     def _hear(self, heard: Heard) -> None:
         self._words.over("heart", "the rules database is told again that this process runs")
+        self._on_behind(heard.behind)
         if heard.revision != self._revision:
             self._revision = heard.revision
             self._on_revision(heard.revision)
+        if heard.standing != self._standing:
+            self._standing = heard.standing
+            self._on_standing(heard.standing)
         limiter = self._limiter()
         if limiter is not None:
             limiter.fleet.heard(heard.alive, heard.most, "database")

@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 
 from limen.adapters.proxy import ReverseProxy
+from limen.apps.admission import Admission
 from limen.apps.backend import Backend
 from limen.apps.doors import gateway_door, ops_door, service_door
+from limen.apps.guarding import Guarding
 from limen.apps.listening import bound
 from limen.apps.serving import Stop, serving, stop_signal
-from limen.apps.settings import Listen, Shared, require_token
+from limen.apps.settings import Listen, Shared
+from limen.apps.way_in import WayIn, require_way_in
 
 __all__ = ["run_gateway", "run_service"]
 
@@ -29,14 +32,16 @@ async def run_gateway(settings: Shared, upstream: str, listen: Listen, ops: List
                 await _drained(backend, stop)
 
 
-async def run_service(settings: Shared, listen: Listen, token: str | None) -> None:
+async def run_service(settings: Shared, listen: Listen, admission: Admission) -> None:
     """The check API and the admin API, until it is told to stop."""
-    require_token(listen, token)
+    await require_way_in(settings, listen, admission)
     stop = stop_signal()
     with bound(listen) as listener:
         async with (
             Backend(settings, "service") as backend,
-            serving(stop, (service_door(backend, token), listen, listener)),
+            WayIn(backend, listen, admission) as way_in,
+            Guarding(backend) as guarding,
+            serving(stop, (service_door(backend, way_in, guarding), listen, listener)),
         ):
             print(f"service on {listen.url}", flush=True)
             await _drained(backend, stop)

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from limen.admin.guard_settings import GuardSettings
 from limen.errors import SettingsError
 
-__all__ = ["Listen", "Shared", "default_state", "require_token"]
+__all__ = ["FIELD_NAME", "Listen", "Shared", "default_state"]
 
 MIN_SECRET = 16
 FIELD_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^`|~-]+")
@@ -36,6 +37,9 @@ class Shared:
         dialects: of the response fields.
         state: the folder for the last good rules; None keeps none, for there is no place.
         drain_s: how long a process that was told to stop goes on serving, so that traffic can go elsewhere.
+        guard: when a change of rules is held up.
+        sample_percent: of the clients, how many are sampled beside those who ask most; 0 samples nobody.
+        sample_hours: how long the sample is kept.
     """
 
     store: str
@@ -50,6 +54,9 @@ class Shared:
     dialects: tuple[str, ...] = ("ietf-11", "legacy")
     state: Path | None = field(default_factory=lambda: default_state(os.environ))
     drain_s: float = 1.0
+    guard: GuardSettings = field(default_factory=GuardSettings)
+    sample_percent: float = 1.0
+    sample_hours: float = 6.0
 
     def __post_init__(self) -> None:
         _check_secrets(self.secret, self.previous_secret)
@@ -59,6 +66,10 @@ class Shared:
             raise SettingsError(f"poll_s must be between 0.1 and 30, not {self.poll_s}")
         if not 0 <= self.drain_s <= 300:
             raise SettingsError(f"drain_s must be between 0 and 300, not {self.drain_s}")
+        if not 0 <= self.sample_percent <= 100:
+            raise SettingsError(f"sample_percent must be between 0 and 100, not {self.sample_percent}")
+        if not 0.1 <= self.sample_hours <= 168:
+            raise SettingsError(f"sample_hours must be between 0.1 and 168, not {self.sample_hours}")
         if not FIELD_NAME.fullmatch(self.api_key_header):
             raise SettingsError(f"{self.api_key_header!r} is not the name of a header; write it like X-API-Key")
 
@@ -124,17 +135,3 @@ class Listen:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return self.host == "localhost"
-
-
-def require_token(listen: Listen, token: str | None) -> None:
-    """Refuse to show the admin API to the world without a password.
-
-    Raises:
-        SettingsError: the address is not of this machine alone and there is no token, or the token is empty.
-    """
-    if token is not None and not token.strip():
-        raise SettingsError("the admin token is empty; set LIMEN_ADMIN_TOKEN to one, such as: openssl rand -hex 24")
-    if token is None and not listen.is_local:
-        raise SettingsError(
-            f"{listen.host} can be reached from elsewhere; set LIMEN_ADMIN_TOKEN, or listen on 127.0.0.1"
-        )

@@ -6,10 +6,11 @@ from typing import Any, Literal, NamedTuple
 
 from limen.errors import RateLimited
 
-__all__ = ["Decision", "Policy", "Reason", "Source"]
+__all__ = ["Compared", "Decision", "Policy", "Reason", "Said", "Source"]
 
 Reason = Literal["allowed", "over_limit", "exceeds_capacity", "store_unavailable", "blocked"]
 Source = Literal["store", "memory", "deny_cache", "lease", "local_share", "none"]
+Said = Literal["block", "flag", "allow"]
 
 
 class Policy(NamedTuple):
@@ -21,6 +22,16 @@ class Policy(NamedTuple):
     """Whole tokens in a full bucket."""
     window_s: int | None
     """Seconds in which an empty bucket fills, rounded up; None when it never does."""
+
+
+class Compared(NamedTuple):
+    """What two limits of one rule make of a request that everything else lets pass."""
+
+    rule: str
+    live: bool
+    """Whether the limit in force allows it."""
+    candidate: bool
+    """Whether the candidate beside it would."""
 
 
 class Decision(NamedTuple):
@@ -51,6 +62,10 @@ class Decision(NamedTuple):
     atomic: bool = True
     """All rules were decided in one step. False when their buckets lie on several shards of the store: each was asked
     at the same moment, and what was taken was given back when another denied."""
+    standing: Said | None = None
+    """What an operator had said of this client, when that decided and no rule did."""
+    candidates: tuple[Compared, ...] = ()
+    """What candidates made of it, where they were asked."""
 
     @property
     def status(self) -> int:
@@ -68,4 +83,10 @@ class Decision(NamedTuple):
         """The decision as the check API shows it."""
         shown = self._asdict()
         del shown["policy"]
+        if self.standing is None:
+            del shown["standing"]
+        if self.candidates:
+            shown["candidates"] = [each._asdict() for each in self.candidates]
+        else:
+            del shown["candidates"]
         return {**shown, "shadow": list(self.shadow), "status": self.status}

@@ -14,13 +14,13 @@ from limen.engine.async_slot import AsyncSlot, Departures
 from limen.engine.borrowing import AsyncBorrowing
 from limen.engine.clock import Clock, SystemClock
 from limen.engine.conclude import conclude
-from limen.engine.deciding import Deciding, Question, as_ruleset, grant_plan, looking, payment_us, with_cost
+from limen.engine.deciding import Deciding, Question, as_ruleset, looking, payment_us, with_cost
 from limen.engine.explain import Explanation
 from limen.engine.freshness import Freshness
 from limen.engine.lease import Lease
 from limen.engine.local_slots import LocalSlots, new_holder
 from limen.engine.open_store import open_store
-from limen.engine.plan import Plan, plan_request, plan_slot
+from limen.engine.plan import Plan, plan_request, without_candidates
 from limen.engine.sources import RuleSource, rule_source
 from limen.engine.tending import Tending
 from limen.errors import StoreError
@@ -72,7 +72,7 @@ class AsyncLimiter(Deciding):
         self._store = open_store(store, clock, secret, deadline_ms, previous_secret)
         self._rules_source: RuleSource | None = None
         if isinstance(rules, str):
-            self._rules_source = rule_source(rules, self.use_rules, self.looked)
+            self._rules_source = rule_source(rules, self.use_rules, self.looked, self.use_standing)
         ruleset = RuleSet() if isinstance(rules, str) else as_ruleset(rules)
         source: Source = "memory" if self._store.state == "memory" else "store"
         super().__init__(ruleset, source, clock, gateways, observer)
@@ -167,6 +167,8 @@ class AsyncLimiter(Deciding):
         """May this request pass all the rules that apply to it? If so each is charged, else none."""
         if self._freshness.in_doubt:
             await self._freshness.restored()
+        if self._applied is not None:
+            return await self._decide(self._planned_request(request))
         return await self._decide(plan_request(self._ruleset, request))
 
     async def peek(self, client: str, rule: str, cost: int = 1) -> Decision:
@@ -184,8 +186,7 @@ class AsyncLimiter(Deciding):
 
     async def explain(self, request: Request) -> Explanation:
         """Why `check_request` would answer what it would answer now, rule by rule; nothing is spent."""
-        plan = plan_request(self._ruleset, request)
-        plan, now_us = plan._replace(ops=looking(plan)), self._now_us()
+        plan, now_us = self._explainable(request), self._now_us()
         try:
             self._drill.check(plan.ops, now_us)
             return self._explained(request, plan, await self._store.take(plan.ops) if plan.ops else (), now_us)
@@ -214,13 +215,13 @@ class AsyncLimiter(Deciding):
         Raises:
             StoreError: the store did not answer; they may have been granted.
         """
-        plan = grant_plan(self._ruleset, client, rule, tokens, seconds)
+        plan = self._grant_plan(client, rule, tokens, seconds)
         op = plan.ops[0]
         try:
-            seen = await self._store.grant(op, tokens, round(seconds * 1_000_000))
+            seen = [await self._store.grant(each, tokens, round(seconds * 1_000_000)) for each in plan.ops]
         finally:
             self._forget(op.identity, op.rule)
-        return conclude(plan, [seen], self._source, spend=False)
+        return conclude(without_candidates(plan), seen[:1], self._source, spend=False)
 
     async def reset(self, client: str, rule: str | None = None) -> None:
         """Give `client` a full bucket under `rule`, or under every rule that is keyed by the client alone.
@@ -243,7 +244,7 @@ class AsyncLimiter(Deciding):
         Raises:
             UsageError: an unknown rule, or one that does not limit how many run at a time.
         """
-        plan = plan_slot(self._ruleset, client, rule, new_holder())
+        plan = self._planned_slot(client, rule, new_holder())
         return AsyncSlot(plan, self._local_slots, self._store, self._departures)
 
     async def _decide(self, plan: Plan) -> Decision:

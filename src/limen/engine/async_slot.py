@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Self
 
+from limen.core.decision import Decision
 from limen.engine.local_slots import LocalSlots
 from limen.engine.plan import SlotPlan
 from limen.engine.slots import Holding
@@ -51,7 +52,9 @@ class AsyncSlot(Holding):
     asked for again, and the block is not stopped.
     """
 
-    def __init__(self, plan: SlotPlan | None, local: LocalSlots, store: AsyncStore, departures: Departures) -> None:
+    def __init__(
+        self, plan: SlotPlan | Decision | None, local: LocalSlots, store: AsyncStore, departures: Departures
+    ) -> None:
         super().__init__(plan, local)
         self._store = store
         self._departures = departures

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
+from limen.core.decision import Decision
 from limen.engine.local_slots import LocalSlots
 from limen.engine.plan import SlotPlan
 from limen.engine.slots import Holding
@@ -22,7 +23,7 @@ class BlockingSlot(Holding):
     time is `lost`; it is not asked for again.
     """
 
-    def __init__(self, plan: SlotPlan | None, local: LocalSlots, store: Store) -> None:
+    def __init__(self, plan: SlotPlan | Decision | None, local: LocalSlots, store: Store) -> None:
         super().__init__(plan, local)
         self._store = store
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from math import inf
 
 from limen.core.algorithm import AnyLimit, Seen
-from limen.core.decision import Decision, Reason, Source
+from limen.core.decision import Compared, Decision, Reason, Source
 from limen.core.limit import Limit
 from limen.engine.plan import Plan
 from limen.rules.model import Rule
@@ -60,8 +61,11 @@ def conclude_one(rule: Rule, limit: Limit, cost: int, level: int, source: Source
     reset_ms, policy = -((left - limit.full_ticks) // per_ms), rule.policy
     return _new(
         Decision,
-        (True, capacity, left // token_ticks, 0, reset_ms, rule.id, "allowed", source, degraded, (), policy, True),
-    )
+        (
+            True, capacity, left // token_ticks, 0, reset_ms, rule.id, "allowed", source, degraded, (), policy, True,
+            None, (),
+        ),
+    )  # fmt: skip
 
 
 def _denied_one(rule: Rule, limit: Limit, missing: int, level: int, source: Source, degraded: bool) -> Decision:
@@ -70,8 +74,11 @@ def _denied_one(rule: Rule, limit: Limit, missing: int, level: int, source: Sour
     retry_ms, reset_ms = -(-missing // per_ms), -((level - limit.full_ticks) // per_ms)
     return _new(
         Decision,
-        (False, capacity, left, retry_ms, reset_ms, rule.id, "over_limit", source, degraded, (), rule.policy, True),
-    )
+        (
+            False, capacity, left, retry_ms, reset_ms, rule.id, "over_limit", source, degraded, (), rule.policy, True,
+            None, (),
+        ),
+    )  # fmt: skip
 
 
 def conclude(
@@ -92,13 +99,15 @@ def conclude(
     """
     found = [_Finding(*each) for each in zip(plan.rules, plan.ops, seen, strict=True)]
     enforced = [each for each in found if each.op.enforce]
-    shadow = () if len(enforced) == len(found) else _would_have_denied(found)
+    shadow, compared = ((), ()) if len(enforced) == len(found) else (_would_have_denied(found), _compared(found))
     if not enforced:
-        return no_limit(shadow)
+        return no_limit(shadow)._replace(candidates=compared)
     denied = [each for each in enforced if not each.allowed]
     shown = max(denied, key=_Finding.wait) if denied else min(enforced, key=_Finding.nearness)
     decision = conclude_any(shown.rule, shown.limit, shown.op.cost, shown.seen, source, degraded, spend)
-    return decision if not shadow and atomic else decision._replace(shadow=shadow, atomic=atomic)
+    if not shadow and not compared and atomic:
+        return decision
+    return decision._replace(shadow=shadow, candidates=compared, atomic=atomic)
 
 
 def conclude_any(
@@ -139,7 +148,17 @@ class _Finding:
 
 def _would_have_denied(found: Iterable[_Finding]) -> tuple[str, ...]:
     """Rules in shadow mode whose tokens were not there."""
-    return tuple(each.rule.id for each in found if not each.op.enforce and not each.allowed)
+    return tuple(each.rule.id for each in found if not each.op.enforce and not each.allowed and not each.op.beside)
+
+
+def _compared(found: Sequence[_Finding]) -> tuple[Compared, ...]:
+    """What candidates make of a request that every other rule lets pass; each stands behind the limit in force."""
+    refusing = [each.rule for each in found if each.op.enforce and not each.allowed]
+    return tuple(
+        Compared(live.rule.id, live.allowed, each.allowed)
+        for live, each in pairwise(found)
+        if each.op.beside and all(rule is live.rule for rule in refusing)
+    )
 
 
 def _denied(rule: Rule, limit: AnyLimit, cost: int, seen: Seen, source: Source, degraded: bool) -> Decision:

@@ -151,16 +151,20 @@ class Debts:
             if _key(debt.op) in self.entries:
                 self.entries.move_to_end(_key(debt.op))
 
-    def use_rules(self, ruleset: RuleSet) -> None:
-        """Other rules are in force: what is owed is owed under those."""
+    def use_rules(self, ruleset: RuleSet, in_force: Callable[[Op], bool]) -> None:
+        """Other rules are in force: what is owed is owed under those.
+
+        Args:
+            in_force: whether the limit of an operation is that of somebody still.
+        """
         with self._lock:
             for key, debt in list(self.entries.items()):
                 rule = ruleset.by_id.get(debt.op.rule)
                 limit = None if rule is None else rule.limit
                 if limit is None or isinstance(limit, SlotLimit) or limit.algorithm != debt.op.limit.algorithm:
                     del self.entries[key]
-                elif limit != debt.op.limit:
-                    debt.op, debt.left = debt.op._replace(limit=limit), None
+                elif not in_force(debt.op):
+                    debt.op, debt.left = debt.op._replace(limit=limit, carry=rule.carry if rule else None), None
 
     def forget(self, identity: str, rule: str | None) -> None:
         """Nothing is owed to one bucket, or to all buckets of an identity: they were reset."""

@@ -10,7 +10,7 @@ from limen.core.algorithm import Seen
 from limen.core.decision import Decision, Source
 from limen.core.events import Observer
 from limen.core.limit import Limit
-from limen.engine.clock import Clock, SystemClock
+from limen.engine.clock import Clock, SystemClock, epoch_clock
 from limen.engine.conclude import conclude, conclude_any, conclude_banned, conclude_one, no_limit, undecided
 from limen.engine.debts import Debts
 from limen.engine.deny_cache import DenyCache
@@ -20,19 +20,21 @@ from limen.engine.fleet import Fleet
 from limen.engine.lease import Lease
 from limen.engine.leases import Leases
 from limen.engine.local_shares import LocalShares
-from limen.engine.plan import Plan, find_rule, plain_rules, plan_check
+from limen.engine.plan import Plan, find_rule, without_candidates
+from limen.engine.planning import Planning, looking
 from limen.engine.recent import Recent
+from limen.engine.standing import Applied
 from limen.errors import StoreError, UsageError
+from limen.rules.carrying import carried
 from limen.rules.key import identity_of_client
 from limen.rules.model import Rule
 from limen.rules.request import Request
 from limen.rules.ruleset import RuleSet
+from limen.rules.standing import Standing
 from limen.stores.base import Op
 
-__all__ = ["Deciding", "Question", "as_ruleset", "grant_plan", "looking", "payment_us", "with_cost"]
+__all__ = ["Deciding", "Question", "as_ruleset", "looking", "payment_us", "with_cost"]
 
-MOST_GRANTED = 10**9
-LONGEST_GRANT_S = 30 * 86_400
 
 Question = tuple[str, str] | tuple[str, str, int]
 """Client, rule, and the cost if it is not 1."""
@@ -44,15 +46,13 @@ MISSES = ("timeout", "overload")
 
 log = logging.getLogger("limen")
 
-_new = tuple.__new__
-
 
 def as_ruleset(rules: Iterable[Rule] | RuleSet) -> RuleSet:
     """A snapshot of what was given."""
     return rules if isinstance(rules, RuleSet) else RuleSet(rules)
 
 
-class Deciding:
+class Deciding(Planning):
     """The rules in force and everything that a process knows by itself.
 
     Args:
@@ -66,13 +66,17 @@ class Deciding:
     def __init__(
         self, ruleset: RuleSet, source: Source, clock: Clock | None, gateways: int, observer: Observer | None
     ) -> None:
-        self._now_us = (clock or SystemClock()).now_us
+        clock = clock or SystemClock()
+        self._now_us = clock.now_us
+        self._epoch_us = epoch_clock(clock)
         self.fleet = Fleet(gateways, self._now_us)
         """How many gateways share every limit."""
         if source == "memory" and gateways > 1:
             log.warning("memory:// is known to one process: each of %d gateways allows the whole limit", gateways)
         self._ruleset = ruleset
-        self._plain = plain_rules(ruleset)
+        self._plain = ruleset.plain
+        self._applied = None
+        self._standing = Standing()
         self._source: Source = source
         self._observer = observer
         self._denied = DenyCache()
@@ -92,16 +96,36 @@ class Deciding:
         return self._ruleset
 
     def use_rules(self, rules: RuleSet | Iterable[Rule]) -> None:
-        """Put other rules in force, as a whole and at once. Buckets keep what they hold, clamped to the new limits.
+        """Put other rules in force, as a whole and at once. Buckets keep what they hold, clamped to the new limits,
+        where a rule says nothing else (`carry_over`).
 
         Raises:
             RuleError: the rules do not go together; those in force stay.
         """
-        self._ruleset = ruleset = as_ruleset(rules)
-        self._plain = plain_rules(ruleset)
+        ruleset = as_ruleset(rules)
+        if not ruleset.versions:  # those of a database know by themselves what was before them
+            ruleset = carried(self._ruleset, ruleset, self._epoch_us())
+        self._ruleset = ruleset
+        self._plain = ruleset.plain
         self._denied.clear()
-        self._debts.use_rules(ruleset)
+        self._debts.use_rules(ruleset, self._is_in_force)
         self._borrow(self._leases.use_rules(ruleset))
+
+    @property
+    def standing(self) -> Standing:
+        """What operators have said of single clients."""
+        return self._standing
+
+    def use_standing(self, standing: Standing) -> None:
+        """Put other blocks, flags and limits of single clients in force, as a whole and at once. Buckets keep what they
+        hold, clamped to the limits that hold from now on."""
+        before, self._standing = self._standing, standing
+        self._applied = Applied(standing, self._epoch_us, self._applied) if standing else None
+        tables = before.overrides, standing.overrides
+        changed = {rule for of in tables for rule in of if tables[0].get(rule) is not tables[1].get(rule)}
+        if changed:
+            self._denied.clear()
+            self._borrow(self._leases.forget_rules(changed))
 
     @property
     def drilling(self) -> float:
@@ -142,16 +166,16 @@ class Deciding:
         self._leases.doubt(concerned)
         self._debts.returned(concerned)
         for op, left, at_us in self._recent.concerning(concerned):
-            rule = self._ruleset.by_id.get(op.rule)
-            if rule is not None and rule.limit == op.limit:
+            if self._is_in_force(op):
                 self._debts.lower(op, left, at_us)
 
-    def _planned(self, client: str, rule: str, cost: int) -> Plan:
-        """`plan_check`, with a short cut for the common kind of rule."""
-        plain = self._plain.get(rule)
-        if plain is None or type(cost) is not int or cost < 0:
-            return plan_check(self._ruleset, client, rule, cost)
-        return _new(Plan, ((plain[0],), (_new(Op, ("client=" + client, rule, plain[1], cost, True, True, "")),)))
+    def _is_in_force(self, op: Op) -> bool:
+        """Whether the limit of an operation is still that of its rule, or of some client under it."""
+        rule = self._ruleset.by_id.get(op.rule)
+        if rule is None or rule.limit == op.limit:
+            return rule is not None
+        applied = self._applied
+        return applied is not None and applied.may_be(op.rule, op.limit)
 
     def _borrow(self, asked: Sequence[Lease]) -> None:
         """Ask the store about leases."""
@@ -172,7 +196,7 @@ class Deciding:
         if len(ops) == 1:
             return self._one_at_once(plan.rules[0], ops[0], now_us)
         if not ops:
-            return no_limit()
+            return plan.decision or no_limit()
         for index, op in enumerate(ops):
             if op.enforce and not op.limit.capacity:
                 return conclude_banned(plan.rules[index])
@@ -195,6 +219,9 @@ class Deciding:
         """
         plain, entry = self._plain.get(rule), self._denied.entries.get(("client=" + client, rule))
         if plain is None or entry is None or type(cost) is not int:
+            return None
+        applied = self._applied
+        if applied is not None and applied.knows(client):
             return None
         found, limit = plain
         asked_us = self._now_us()
@@ -248,7 +275,7 @@ class Deciding:
             if decision.allowed:
                 self._admitted(ops, seen, asked_us)
             elif atomic:  # else others may have held for a moment what they gave back
-                self._refused(ops, seen, asked_us)
+                self._refused(plan, seen, asked_us)
         return decision
 
     def _admitted(self, ops: Sequence[Op], found: Sequence[Seen], asked_us: int) -> None:
@@ -257,7 +284,7 @@ class Deciding:
         if asked_us >= recent.turns_us:
             recent.turn(asked_us)
         for op, seen in zip(ops, found, strict=True):
-            if op.enforce or op.limit.allows(seen, op.cost):
+            if op.enforce or (not op.beside and op.limit.allows(seen, op.cost)):
                 recent.admitted[op.identity, op.rule] = op, seen, asked_us
         if self._denied.entries:
             self._admitted_again(ops, found, asked_us)
@@ -268,10 +295,13 @@ class Deciding:
             if op.enforce:
                 self._denied.spent(op, op.limit.after(seen, op.cost), asked_us)
 
-    def _refused(self, ops: Sequence[Op], found: Sequence[Seen], asked_us: int) -> None:
-        """Remember who was refused. Those that would not have refused were not charged, whatever was thought here."""
-        for op, seen in zip(ops, found, strict=True):
-            if op.enforce and not op.limit.allows(seen, op.cost):
+    def _refused(self, plan: Plan, found: Sequence[Seen], asked_us: int) -> None:
+        """Remember who was refused. Those that would not have refused were not charged, whatever was thought here.
+
+        Nobody is remembered under a rule with a candidate: that may allow what the limit beside it refuses.
+        """
+        for rule, op, seen in zip(plan.rules, plan.ops, found, strict=True):
+            if op.enforce and rule.candidate is None and not op.limit.allows(seen, op.cost):
                 self._denied.remember(op, seen, asked_us)
             elif self._denied.entries:
                 self._denied.drop((op.identity, op.rule))
@@ -296,6 +326,7 @@ class Deciding:
         """The decision, when the store did not give one: by the local share, or 503 for rules that must hold."""
         if self._observer is not None and error.kind != SETTLING:
             self._observer.on_store_error(error.kind, error.shard)
+        plan = without_candidates(plan)
         for rule in plan.rules:
             if rule.on_failure == "closed" and rule.mode == "enforce":
                 return undecided(rule)
@@ -324,16 +355,29 @@ class Deciding:
     def _explained(self, request: Request, plan: Plan, seen: Sequence[Seen], now_us: int) -> Explanation:
         """Why a request would be decided as it would, from what the store has seen."""
         decision = self._at_once(plan, now_us) or conclude(plan, seen, self._source, spend=False)
-        stories = explain(self._ruleset, request, plan, seen, decision.allowed)
-        return Explanation(request, decision, stories, self._ruleset, self.fleet.size, self._source == "store")
+        return self._told(request, plan, seen, decision, self._source == "store")
 
     def _explained_without_store(self, request: Request, plan: Plan, error: StoreError, now_us: int) -> Explanation:
         """The same, from this gateway's shares; without their levels when a rule is closed."""
+        plan = without_candidates(plan)
         decision = self._at_once(plan, now_us) or self._without_store(plan, error, now_us, spend=False)
         parts = plan._replace(ops=[op._replace(spend=False) for op in self._shares.parts(plan.ops)])
         seen = () if decision.reason == "store_unavailable" else self._shares.take(parts.ops, now_us, None)
-        stories = explain(self._ruleset, request, parts, seen, decision.allowed)
-        return Explanation(request, decision, stories, self._ruleset, self.fleet.size, True)
+        return self._told(request, parts, seen, decision, True)
+
+    def _told(
+        self, request: Request, plan: Plan, seen: Sequence[Seen], decision: Decision, shared: bool
+    ) -> Explanation:
+        """The explanation, when it is known what the rules alone would decide."""
+        said, overrides, applied = None, {}, self._applied
+        if applied is not None:
+            said = applied.said_of(request)
+            decision = applied.request(request) or decision
+            rules = [rule for rule in self._ruleset.rules if rule.id in applied.standing.overrides]
+            found = {rule.id: applied.override(rule, request) for rule in rules}
+            overrides = {rule: each for rule, each in found.items() if each is not None}
+        stories = explain(self._ruleset, request, plan, seen, decision.allowed and said is None, overrides)
+        return Explanation(request, decision, stories, self._ruleset, self.fleet.size, shared, said)
 
     def _buckets_of(self, client: str, rule_id: str | None) -> list[tuple[str, str | None, str]]:
         """The buckets of a client under one rule, or all that go by its name: identities, rules or None, labels."""
@@ -361,24 +405,3 @@ def payment_us(deadline_ms: float) -> int:
 def with_cost(question: Question) -> tuple[str, str, int]:
     """A question with its cost."""
     return question if len(question) == 3 else (*question, 1)
-
-
-def grant_plan(ruleset: RuleSet, client: str, rule: str, tokens: int, seconds: float) -> Plan:
-    """The bucket that tokens are granted on.
-
-    Raises:
-        UsageError: a number that makes no sense, or a rule that limits nothing.
-    """
-    if type(tokens) is not int or not 1 <= tokens <= MOST_GRANTED:
-        raise UsageError(f"tokens must be a whole number from 1 to {MOST_GRANTED:,}, not {tokens!r}")
-    if not 0 < seconds <= LONGEST_GRANT_S:
-        raise UsageError(f"a grant lasts up to {LONGEST_GRANT_S:,} seconds (30 days), not {seconds!r}")
-    plan = plan_check(ruleset, client, rule, 0)
-    if not plan.ops or not plan.ops[0].limit.capacity:
-        raise UsageError(f"rule {rule!r} has no bucket to grant tokens on: it is unlimited, off or refuses everything")
-    return plan
-
-
-def looking(plan: Plan) -> list[Op]:
-    """The operations of a plan that take nothing."""
-    return [op._replace(spend=False) for op in plan.ops]

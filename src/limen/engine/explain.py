@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from limen.core.algorithm import Seen
@@ -13,10 +14,15 @@ from limen.rules.model import Rule
 from limen.rules.path import canonical_path, segments_of
 from limen.rules.request import Request
 from limen.rules.ruleset import RuleSet
+from limen.rules.standing import Block, Flag, Override
 from limen.rules.why import why_not
 from limen.stores.base import Op
 
 __all__ = ["Explanation", "Level", "Story", "explain"]
+
+
+UNLIMITED = "it does not limit this client"
+"""Why a rule does not apply whose limit an operator has lifted for the client or its plan."""
 
 
 class Level(NamedTuple):
@@ -26,6 +32,16 @@ class Level(NamedTuple):
     """Whole tokens, rounded down."""
     reset_after_ms: int | None
     """Until it is full: 0 when it is, None when it never will be."""
+
+
+class Trial(NamedTuple):
+    """A candidate, which stops nobody."""
+
+    limit: int
+    """Its capacity."""
+    remaining: int
+    """Whole tokens in its bucket."""
+    allows: bool
 
 
 class Story(NamedTuple):
@@ -41,6 +57,10 @@ class Story(NamedTuple):
     after: Level | None = None
     """What would be left. As before when the request is refused: then no bucket is charged."""
     allows: bool | None = None
+    override: Override | None = None
+    """The limit is that of this client, or of its plan."""
+    candidate: Trial | None = None
+    """What the candidate beside its limit makes of it."""
 
 
 class Explanation(NamedTuple):
@@ -54,6 +74,8 @@ class Explanation(NamedTuple):
     """N, how many gateways are taken to share every limit."""
     shared: bool
     """Whether buckets are in a store."""
+    said: Block | Flag | None = None
+    """What decides before any rule does; the rules tell what they would have decided."""
 
     def to_json(self) -> dict[str, Any]:
         """The explanation as JSON."""
@@ -61,6 +83,7 @@ class Explanation(NamedTuple):
             "decision": self.decision.to_json(),
             "client": client_of(self.request),
             "request": _request(self.request),
+            "standing": self.said and said_to_document(self.said),
             "rules": [self._story(story) for story in self.rules],
             "revision": self.ruleset.revision,
             "source": self.decision.source,
@@ -71,7 +94,7 @@ class Explanation(NamedTuple):
         rule, op = story.rule, story.op
         head = {"rule": rule.id, "version": self.ruleset.versions.get(rule.id), "applies": story.why_not is None}
         if op is None:
-            return {**head, "why": story.why_not}
+            return {**head, "why": story.why_not, "override": story.override and story.override._asdict()}
         bound = bound_of(rule, self.gateways, self.shared)
         return {
             **head,
@@ -79,6 +102,7 @@ class Explanation(NamedTuple):
             "on_failure": rule.on_failure,
             "algorithm": rule.algorithm,
             "limit": rule.limit.capacity if rule.limit else None,
+            "override": story.override and story.override._asdict(),
             "share": None if op.limit is rule.limit else op.limit.capacity,
             "key_by": list(rule.key_by),
             "key": op.identity,
@@ -87,10 +111,18 @@ class Explanation(NamedTuple):
             "before": story.before and story.before._asdict(),
             "after": story.after and story.after._asdict(),
             "bound": bound and bound_to_document(bound, self.gateways),
+            "candidate": story.candidate and story.candidate._asdict(),
         }
 
 
-def explain(ruleset: RuleSet, request: Request, plan: Plan, seen: Sequence[Seen], allowed: bool) -> tuple[Story, ...]:
+def explain(
+    ruleset: RuleSet,
+    request: Request,
+    plan: Plan,
+    seen: Sequence[Seen],
+    allowed: bool,
+    overrides: Mapping[str, Override] = MappingProxyType({}),
+) -> tuple[Story, ...]:
     """What each rule makes of a request: those that apply first.
 
     Args:
@@ -98,13 +130,23 @@ def explain(ruleset: RuleSet, request: Request, plan: Plan, seen: Sequence[Seen]
         request: the request.
         plan: what it asks of the store, or of the local shares.
         seen: what is in each bucket, in the order of `plan.ops`; empty when nobody knows.
-        allowed: whether the request may pass.
+        allowed: whether the request may pass, and buckets are charged for it.
+        overrides: by rule, where its limit is that of this client or its plan.
     """
     segments = segments_of(canonical_path(request.path))
     known: Sequence[Seen | None] = seen or [None] * len(plan.ops)
-    found = [_applying(*each, allowed) for each in zip(plan.rules, plan.ops, known, strict=True)]
+    found: list[Story] = []
+    for rule, op, each in zip(plan.rules, plan.ops, known, strict=True):
+        if op.beside:
+            found[-1] = found[-1]._replace(candidate=_trial(op, each))
+        else:
+            found.append(_applying(rule, op, each, allowed)._replace(override=overrides.get(rule.id)))
     applying = {story.rule.id for story in found}
-    skipped = [Story(rule, why_not(rule, request, segments)) for rule in ruleset.rules if rule.id not in applying]
+    skipped = [
+        Story(rule, why_not(rule, request, segments) or UNLIMITED, override=overrides.get(rule.id))
+        for rule in ruleset.rules
+        if rule.id not in applying
+    ]
     return (*found, *skipped)
 
 
@@ -116,9 +158,23 @@ def _applying(rule: Rule, op: Op, seen: Seen | None, allowed: bool) -> Story:
     return Story(rule, None, op, _level(op, seen), _level(op, left), fits)
 
 
+def _trial(op: Op, seen: Seen | None) -> Trial | None:
+    if seen is None:
+        return None
+    return Trial(op.limit.capacity, op.limit.remaining(seen), op.limit.allows(seen, op.cost))
+
+
 def _level(op: Op, seen: Seen) -> Level:
     reset_us = op.limit.reset_after_us(seen)
     return Level(op.limit.remaining(seen), None if reset_us is None else -(-reset_us // 1000))
+
+
+def said_to_document(said: Block | Flag) -> dict[str, Any]:
+    """What an operator said, as JSON; times are Unix times in seconds."""
+    if isinstance(said, Flag):
+        return {"what": "flag", "by": "client", "name": said.client, "flag": "over_quota", "until": said.until}
+    fields = {name: getattr(said, name) for name in ("by", "name", "reason", "until", "id")}
+    return {"what": said.kind, **fields}
 
 
 def client_of(request: Request) -> dict[str, Any]:

@@ -15,7 +15,7 @@ Plain functions, no await. Threads may share it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from limen.core.decision import Decision
 from limen.core.heavy_hitters import HeavyHitters
@@ -129,8 +129,7 @@ class Leases(LeaseBook):
 
     def use_rules(self, ruleset: RuleSet) -> Sequence[Lease]:
         """Put other rules in force; the leases to give back, of rules that are others now."""
-        rules = [rule for rule in ruleset.rules if rule.mode == "enforce" and isinstance(rule.limit, Limit)]
-        lending = {rule.id: rule for rule in rules if rule.lease is not None and self._lends}
+        lending = ruleset.lending if self._lends else {}
         with self._lock:
             self.terms = {rule.id: rule.lease for rule in lending.values() if rule.lease is not None}
             changed = []
@@ -146,6 +145,11 @@ class Leases(LeaseBook):
         """The leases on one bucket, or on all of an identity: they are to be given back."""
         with self._lock:
             return self._give_back([key for key in self.held if key[0] == identity and rule in (None, key[1])])
+
+    def forget_rules(self, rules: Collection[str]) -> Sequence[Lease]:
+        """The leases under some rules, whose limits may be others now: they are to be given back."""
+        with self._lock:
+            return self._give_back([key for key in self.held if key[1] in rules])
 
     def finish(self) -> Sequence[Lease]:
         """All leases: they are to be given back."""
@@ -167,6 +171,8 @@ class Leases(LeaseBook):
         key = (op.identity, op.rule)
         lease = self.held.get(key)
         if lease is not None:
+            if lease.limit is not op.limit:
+                return None  # the limit of this client is another one now: it is given back when it has cooled
             lease.used += op.cost
             return lease
         count = self._hitters.add(key, now_us)

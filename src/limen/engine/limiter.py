@@ -15,12 +15,12 @@ from limen.engine.blocking_tending import BlockingTending
 from limen.engine.borrowing import borrow_each
 from limen.engine.clock import Clock, SystemClock
 from limen.engine.conclude import conclude, conclude_one
-from limen.engine.deciding import Deciding, Question, as_ruleset, grant_plan, looking, payment_us, with_cost
+from limen.engine.deciding import Deciding, Question, as_ruleset, looking, payment_us, with_cost
 from limen.engine.explain import Explanation
 from limen.engine.lease import Lease
 from limen.engine.local_slots import LocalSlots, new_holder
 from limen.engine.open_sync import open_sync_store
-from limen.engine.plan import Plan, plan_request, plan_slot
+from limen.engine.plan import Plan, plan_request, without_candidates
 from limen.errors import StoreError
 from limen.rules.model import Rule
 from limen.rules.request import Request
@@ -144,7 +144,8 @@ class Limiter(Deciding):
         if type(store) is not MemoryStore or self._observer is not None:
             return self._checked(client, rule, cost)
         plain = self._plain.get(rule)
-        if plain is None or type(cost) is not int or cost < 0:
+        applied = self._applied
+        if plain is None or type(cost) is not int or cost < 0 or (applied is not None and applied.knows(client)):
             return self._decide(self._planned(client, rule, cost))
         found, limit = plain
         level = store.take_one(("client=" + client, rule), limit, cost * limit.token_ticks)
@@ -152,6 +153,8 @@ class Limiter(Deciding):
 
     def check_request(self, request: Request) -> Decision:
         """May this request pass all the rules that apply to it? If so each is charged, else none."""
+        if self._applied is not None:
+            return self._decide(self._planned_request(request))
         return self._decide(plan_request(self._ruleset, request))
 
     def peek(self, client: str, rule: str, cost: int = 1) -> Decision:
@@ -169,8 +172,7 @@ class Limiter(Deciding):
 
     def explain(self, request: Request) -> Explanation:
         """Why `check_request` would answer what it would answer now, rule by rule; nothing is spent."""
-        plan = plan_request(self._ruleset, request)
-        plan, now_us = plan._replace(ops=looking(plan)), self._now_us()
+        plan, now_us = self._explainable(request), self._now_us()
         try:
             self._drill.check(plan.ops, now_us)
             return self._explained(request, plan, self.store.take(plan.ops) if plan.ops else (), now_us)
@@ -201,13 +203,13 @@ class Limiter(Deciding):
         Raises:
             StoreError: the store did not answer; they may have been granted.
         """
-        plan = grant_plan(self._ruleset, client, rule, tokens, seconds)
+        plan = self._grant_plan(client, rule, tokens, seconds)
         op = plan.ops[0]
         try:
-            seen = self.store.grant(op, tokens, round(seconds * 1_000_000))
+            seen = [self.store.grant(each, tokens, round(seconds * 1_000_000)) for each in plan.ops]
         finally:
             self._forget(op.identity, op.rule)
-        return conclude(plan, [seen], self._source, spend=False)
+        return conclude(without_candidates(plan), seen[:1], self._source, spend=False)
 
     def reset(self, client: str, rule: str | None = None) -> None:
         """Give `client` a full bucket under `rule`, or under every rule that is keyed by the client alone.
@@ -230,7 +232,7 @@ class Limiter(Deciding):
         Raises:
             UsageError: an unknown rule, or one that does not limit how many run at a time.
         """
-        return BlockingSlot(plan_slot(self._ruleset, client, rule, new_holder()), self._local_slots, self.store)
+        return BlockingSlot(self._planned_slot(client, rule, new_holder()), self._local_slots, self.store)
 
     def _checked(self, client: str, rule: str, cost: int) -> Decision:
         """`check` where a store, or an observer, is to be asked or told."""
@@ -239,7 +241,8 @@ class Limiter(Deciding):
             if refusal is not None:
                 return refusal
         plan = self._planned(client, rule, cost)
-        if self._observer is None and plan.ops and rule in self._plain and not self._leases.terms:
+        plain = self._plain.get(rule)
+        if self._observer is None and plan.ops and plain and plain[0] is plan.rules[0] and not self._leases.terms:
             return self._asked(plan, self._now_us())  # nothing but the store can decide it
         return self._decide(plan)
 

@@ -61,7 +61,7 @@ class LocalShares:
         if self._fleet.size != self._parts:
             self._parts = self._fleet.size
             self._shares.clear()
-        return [op._replace(limit=self._share(op)) for op in ops]
+        return [op._replace(limit=self._share(op), carry=None) for op in ops]
 
     @property
     def count(self) -> int:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from limen.core.algorithm import AnyLimit
 from limen.core.concurrency import SlotLimit
-from limen.core.limit import Limit
+from limen.core.decision import Decision
 from limen.errors import UsageError
 from limen.rules.key import identity_of_client
 from limen.rules.model import Rule, check_cost
 from limen.rules.request import Request
 from limen.rules.ruleset import RuleSet
-from limen.stores.base import Op, Slot
+from limen.stores.base import Op, Slot, bucket_name, candidate_name
 
-__all__ = ["Plan", "SlotPlan", "find_rule", "plain_rules", "plan_check", "plan_request", "plan_slot"]
+__all__ = [
+    "Plan", "SlotPlan", "find_rule", "plan_check", "plan_request", "plan_slot", "without_candidates"
+]  # fmt: skip
 
 _new = tuple.__new__
 """Makes a named tuple in half the time."""
@@ -25,6 +28,8 @@ class Plan(NamedTuple):
 
     rules: Sequence[Rule]
     ops: Sequence[Op]
+    decision: Decision | None = None
+    """What was decided before any rule was asked: then there are none here."""
 
 
 class SlotPlan(NamedTuple):
@@ -32,20 +37,6 @@ class SlotPlan(NamedTuple):
 
     rule: Rule
     slot: Slot
-
-
-def plain_rules(ruleset: RuleSet) -> dict[str, tuple[Rule, Limit]]:
-    """The rules that count plainly, one token bucket for each client, and that `check` can take a short cut for."""
-    return {
-        rule.id: (rule, rule.limit)
-        for rule in ruleset.rules
-        if type(rule.limit) is Limit
-        and rule.limit.capacity
-        and not rule.colocate
-        and rule.key_by == ("client",)
-        and rule.mode == "enforce"
-        and rule.rollout == 100
-    }
 
 
 NOTHING = Plan((), ())
@@ -64,8 +55,13 @@ def find_rule(ruleset: RuleSet, rule_id: str) -> Rule:
     return rule
 
 
-def plan_check(ruleset: RuleSet, client: str, rule_id: str, cost: int) -> Plan:
+def plan_check(
+    ruleset: RuleSet, client: str, rule_id: str, cost: int, overriding: Callable[[Rule, str], Rule] | None = None
+) -> Plan:
     """One named rule for one named client.
+
+    Args:
+        overriding: gives the rule with the limit that this client has, if that is another one.
 
     Raises:
         UsageError: an unknown rule, a cost that is not a whole number of tokens, a key of several parts.
@@ -74,17 +70,42 @@ def plan_check(ruleset: RuleSet, client: str, rule_id: str, cost: int) -> Plan:
     if type(cost) is not int or cost < 0:
         check_cost(cost)
     identity = identity_of_client(client, rule.key_by)
+    if overriding is not None:
+        rule = overriding(rule, client)
     limit = rule.limit
     if isinstance(limit, SlotLimit):
         raise UsageError(f"rule {rule_id!r} limits how many run at a time; ask for a slot: limiter.slot(client, rule)")
     if limit is None or rule.mode == "off" or not rule.covers_key(identity):
         return NOTHING
-    return Plan((rule,), (Op(identity, rule.id, limit, cost, rule.mode == "enforce", True, rule.colocate),))
+    op = Op(identity, rule.id, limit, cost, rule.mode == "enforce", True, rule.colocate, "", rule.carry)
+    if rule.candidate is None:
+        return Plan((rule,), (op,))
+    return Plan((rule, rule), (op, _candidate_of(op, rule.candidate)))
 
 
-def plan_request(ruleset: RuleSet, request: Request) -> Plan:
-    """Every rule that applies to a request, each at its own cost. Slots are not taken: they are held, not spent."""
+def _candidate_of(op: Op, candidate: AnyLimit) -> Op:
+    """The same question to the bucket of a candidate."""
+    beside = bucket_name(op.rule, op.limit.algorithm)
+    return op._replace(rule=candidate_name(op.rule), limit=candidate, enforce=False, beside=beside, carry=None)
+
+
+def without_candidates(plan: Plan) -> Plan:
+    """What is asked of limits that are in force."""
+    if not any(op.beside for op in plan.ops):
+        return plan
+    kept = [(rule, op) for rule, op in zip(plan.rules, plan.ops, strict=True) if not op.beside]
+    return plan._replace(rules=[rule for rule, _ in kept], ops=[op for _, op in kept])
+
+
+def plan_request(ruleset: RuleSet, request: Request, overriding: Callable[[Rule, Request], Rule] | None = None) -> Plan:
+    """Every rule that applies to a request, each at its own cost. Slots are not taken: they are held, not spent.
+
+    Args:
+        overriding: gives a rule with the limit that this client has, if that is another one.
+    """
     matching, segments = ruleset.matching(request)
+    if overriding is not None:
+        matching = [overriding(rule, request) for rule in matching]
     rules: list[Rule] = []
     ops: list[Op] = []
     for rule in matching:
@@ -98,17 +119,32 @@ def plan_request(ruleset: RuleSet, request: Request) -> Plan:
         if special:
             cost = rule.cost_of(request, segments)
         rules.append(rule)
-        ops.append(_new(Op, (identity, rule.id, limit, cost, rule.mode == "enforce", True, rule.colocate)))
-    return _new(Plan, (rules, ops))
+        op = _new(Op, (identity, rule.id, limit, cost, rule.mode == "enforce", True, rule.colocate, "", rule.carry))
+        ops.append(op)
+        if rule.candidate is not None:
+            rules.append(rule)
+            ops.append(_candidate_of(op, rule.candidate))
+    return _new(Plan, (rules, ops, None))
 
 
-def plan_slot(ruleset: RuleSet, client: str, rule_id: str, holder: str) -> SlotPlan | None:
+def plan_slot(
+    ruleset: RuleSet,
+    client: str,
+    rule_id: str,
+    holder: str,
+    overriding: Callable[[Rule, str], Rule] | None = None,
+) -> SlotPlan | None:
     """The slot that a client needs under a named rule; None when it needs none.
+
+    Args:
+        overriding: gives the rule with the limit that this client has, if that is another one.
 
     Raises:
         UsageError: an unknown rule, or one that does not limit how many run at a time.
     """
     rule = find_rule(ruleset, rule_id)
+    if overriding is not None:
+        rule = overriding(rule, client)
     limit = rule.limit
     if limit is None:
         return None

@@ -29,11 +29,11 @@ class Holding:
     """One slot, from the question until it is let go.
 
     Args:
-        plan: what to ask for; None when nothing limits it.
+        plan: what to ask for; None when nothing limits it, or what is decided already.
         local: what this process knows by itself.
     """
 
-    def __init__(self, plan: SlotPlan | None, local: LocalSlots) -> None:
+    def __init__(self, plan: SlotPlan | Decision | None, local: LocalSlots) -> None:
         self._plan = plan
         self._local = local
         self._decision: Decision | None = None
@@ -73,7 +73,7 @@ class Holding:
 
     @property
     def _wanted(self) -> SlotPlan:
-        assert self._plan is not None
+        assert isinstance(self._plan, SlotPlan)
         return self._plan
 
     @property
@@ -90,8 +90,8 @@ class Holding:
         if self._begun:
             raise UsageError("a slot is held once; for another call limiter.slot(client, rule) again")
         self._begun, self._asked_us = True, self._local.now_us()
-        if self._plan is None:
-            self._decide(no_limit())
+        if not isinstance(self._plan, SlotPlan):
+            self._decide(self._plan or no_limit())
             return False
         self._in_store = "maybe"
         return True

@@ -8,6 +8,7 @@ from typing import Protocol, cast
 
 from limen.errors import SettingsError
 from limen.rules.ruleset import RuleSet
+from limen.rules.standing import Standing
 
 __all__ = ["RuleSource", "rule_source"]
 
@@ -33,11 +34,17 @@ class RuleSource(Protocol):
     async def stop(self) -> None: ...
 
 
-Make = Callable[[str, Callable[[RuleSet], None], Callable[[], None]], RuleSource]
+Make = Callable[[str, Callable[[RuleSet], None], Callable[[], None], Callable[[Standing], None]], RuleSource]
 
 
-def rule_source(url: str, use_rules: Callable[[RuleSet], None], looked: Callable[[], None]) -> RuleSource:
-    """The source behind a URL; it calls `use_rules` with each new state, and `looked` after each look.
+def rule_source(
+    url: str,
+    use_rules: Callable[[RuleSet], None],
+    looked: Callable[[], None],
+    use_standing: Callable[[Standing], None],
+) -> RuleSource:
+    """The source behind a URL; it calls `use_rules` with each new state, `looked` after each look, and `use_standing`
+    with what is said there of single clients, where that can be.
 
     Raises:
         SettingsError: no such kind.
@@ -46,4 +53,4 @@ def rule_source(url: str, use_rules: Callable[[RuleSet], None], looked: Callable
     if scheme not in SOURCES:
         raise SettingsError(f"rules cannot be kept in {scheme!r}; use a list, file:///…, sqlite:///… or postgresql://…")
     make = cast("Make", resolve_name(SOURCES[scheme]))
-    return make(url, use_rules, looked)
+    return make(url, use_rules, looked, use_standing)

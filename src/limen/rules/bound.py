@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
+from functools import lru_cache
+from typing import Any, cast
 
 from limen.core.bound import Bound, Circumstances, bound_of_limit
 from limen.rules.model import Rule
@@ -24,6 +25,12 @@ def bound_of(rule: Rule, gateways: int = 1, shared: bool = True) -> Bound | None
         return None
     dearest = max([rule.cost.default, *(special.cost for special in rule.cost.special)])
     given = Circumstances(gateways, rule.on_failure == "closed", _lent(rule, gateways), dearest, shared)
+    return _bound(cast("Any", limit), given)
+
+
+@lru_cache(maxsize=4096)
+def _bound(limit: Any, given: Circumstances) -> Bound:
+    """Thousands of rules have a handful of limits."""
     return bound_of_limit(limit, given)
 
 

@@ -7,6 +7,7 @@ not itself a trusted proxy is the client. Everything left of it was written by t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
@@ -20,6 +21,10 @@ Network = IPv4Network | IPv6Network
 
 UNKNOWN_ADDRESS = "unknown"
 """The one client that all requests without any address share (a Unix socket that is not trusted)."""
+
+OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+USUAL_IPV4 = re.compile(rf"{OCTET}(?:\.{OCTET}){{3}}")
+"""An IPv4 address in the one spelling that it is counted by: seen at a tenth of the price of reading it."""
 
 MAX_HOPS = 50
 MAX_TEXT = 100
@@ -61,6 +66,8 @@ def prefix_key(text: str | None, ipv6_prefix: int = 64) -> str:
 
 @lru_cache(maxsize=16_384)
 def _prefix(text: str, ipv6_prefix: int) -> str:
+    if USUAL_IPV4.fullmatch(text):
+        return text
     address = _parsed(text)
     if address is None:
         return UNKNOWN_ADDRESS

@@ -1,4 +1,4 @@
-"""How long something lasts: `90s`, `15m`, `1h`, `1d`, or a number of seconds."""
+"""How long something lasts: `100ms`, `90s`, `15m`, `1h`, `1d`, or a number of seconds."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from limen.errors import UsageError
 
 __all__ = ["duration_s"]
 
-SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-SPELLING = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s?([smhdw]?)", re.ASCII)
+SECONDS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+SPELLING = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s?(ms|[smhdw]?)", re.ASCII)
 
 
 def duration_s(value: object) -> float:

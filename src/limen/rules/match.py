@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from limen.errors import UsageError
-from limen.rules.client_ip import networks, parse_address
+from limen.rules.client_ip import Network, networks, parse_address
 from limen.rules.path import canonical_path
 from limen.rules.request import Request
 
@@ -20,7 +20,10 @@ REST = "**"
 ANY_SEGMENT = "*"
 CAPTURE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 HOST = re.compile(r"(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")
+MAX_HOST = 253
 METHOD = re.compile(r"[A-Za-z][A-Za-z-]{0,31}")
+FIELD_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.1
+FIELD_VALUE = re.compile(r"(?![ \t])[^\x00-\x08\x0a-\x1f\x7f]+(?<![ \t])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +144,7 @@ def _hosts(value: object) -> Predicate:
 
 def _host_name(text: str) -> str:
     name = text.lower().rstrip(".")
-    if not HOST.fullmatch(name):
+    if not HOST.fullmatch(name) or len(name) > MAX_HOST:
         raise UsageError(f"match.host: {text!r} is not a host; write 'example.com' or '*.example.com', without a port")
     return name
 
@@ -165,20 +168,50 @@ def _clients(value: object) -> Predicate:
 
 
 def _addresses(value: object) -> Predicate:
-    nets = networks(_texts(value, "ip"))
+    tables = _by_length(networks(_texts(value, "ip")))
 
     def holds(request: Request) -> bool:
         address = parse_address(request.ip) if request.ip else None
-        return address is not None and any(address in net for net in nets)
+        if address is None:
+            return False
+        number = int(address)
+        return any(number >> shift in blocks for shift, blocks in tables[address.version])
 
     return holds
+
+
+def _by_length(nets: Iterable[Network]) -> Mapping[int, Sequence[tuple[int, frozenset[int]]]]:
+    """By version: how many bits of an address do not count, and what the others can be. Thousands of networks have a
+    few lengths, so a look stays short."""
+    found: dict[tuple[int, int], set[int]] = {}
+    for net in nets:
+        shift = net.max_prefixlen - net.prefixlen
+        found.setdefault((net.version, shift), set()).add(int(net.network_address) >> shift)
+    return {
+        version: [(shift, frozenset(blocks)) for (of, shift), blocks in found.items() if of == version]
+        for version in (4, 6)
+    }
 
 
 def _headers(value: object) -> Predicate:
     if not isinstance(value, Mapping) or not value:
         raise UsageError(f"match.header must be a mapping such as {{x-tier: gold}}, not {value!r}")
-    wanted = {str(name).lower(): _texts(texts, f"header.{name}") for name, texts in value.items()}
+    wanted = {_field_name(name): _field_values(texts, name) for name, texts in value.items()}
     return lambda request: all(request.headers.get(name) in texts for name, texts in wanted.items())
+
+
+def _field_name(name: object) -> str:
+    if not isinstance(name, str) or not FIELD_NAME.fullmatch(name):
+        raise UsageError(f"match.header: no request has a field {name!r}; write its name alone, such as x-tier")
+    return name.lower()
+
+
+def _field_values(value: object, name: object) -> frozenset[str]:
+    values = _texts(value, f"header.{name}")
+    for text in values:
+        if not FIELD_VALUE.fullmatch(text):
+            raise UsageError(f"match.header.{name}: no request has {text!r} in it; leave out blanks at the ends")
+    return values
 
 
 BUILDERS: Mapping[str, Callable[[object], Predicate]] = {

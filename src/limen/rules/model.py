@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple, TypeVar
 from zlib import crc32
 
 from limen.core.algorithm import AnyLimit
+from limen.core.carry import CARRY_OVERS, Carry, CarryOver
 from limen.core.concurrency import SlotLimit
 from limen.core.decision import Policy
 from limen.core.lease import LeaseTerms
@@ -29,6 +31,8 @@ OnFailure = Literal["open", "closed"]
 ALGORITHMS = ("token_bucket", "fixed_window", "sliding_window", "sliding_log", "concurrency")
 ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 MAX_COST = 10**9
+MOST_COSTS, MOST_PARTS = 200, 16
+"""Entries of `cost.when`, and parts of a key: more would take longer than the store does."""
 
 
 class SpecialCost(NamedTuple):
@@ -62,6 +66,8 @@ class Rule:
         mode: `enforce`, `shadow` (evaluate and report) or `off`.
         lease: `off`, `auto` (gateways borrow tokens for clients that ask often) or `{size: 50, ttl: 1s}`.
         rollout: per cent of keys that the rule covers, stable by key.
+        candidate: a limit to try beside this one, on the same requests and with buckets of its own; it stops nobody.
+        carry_over: what clients have left when the limit changes: `as-is`, `proportional`, `additive` or `reset`.
         colocate: a label; rules that share one are decided in one step, whatever they are keyed by.
         tags: for people, but for `auth` (see `on_failure`).
         public_name: for people; clients see the public name (by default the id).
@@ -71,8 +77,8 @@ class Rule:
     """
 
     __slots__ = (
-        "_documented", "algorithm", "colocate", "cost", "id", "key", "key_by", "lease", "limit", "match", "mode",
-        "on_failure", "policy", "public_name", "rollout", "tags",
+        "_documented", "algorithm", "candidate", "carry", "carry_over", "colocate", "cost", "id", "key", "key_by",
+        "lease", "limit", "match", "mode", "on_failure", "policy", "public_name", "rollout", "tags",
     )  # fmt: skip
 
     id: str
@@ -86,6 +92,10 @@ class Rule:
     lease: LeaseTerms | None
     on_failure: OnFailure
     mode: Mode
+    candidate: AnyLimit | None
+    carry_over: CarryOver
+    carry: Carry | None
+    """How buckets become those of this limit, while they do; given by whoever knows the limit before."""
 
     def __init__(
         self,
@@ -101,6 +111,8 @@ class Rule:
         on_failure: OnFailure | None = None,
         mode: Mode = "enforce",
         rollout: int = 100,
+        candidate: str | None = None,
+        carry_over: CarryOver = "as-is",
         lease: str | Mapping[str, Any] = "off",
         regions: str = "local",
         colocate: str | None = None,
@@ -127,11 +139,15 @@ class Rule:
         self.lease = attempt("lease", lease_from_value, lease, None)
         attempt("regions", _one_of("local"), regions, "local")
         self.colocate = attempt("colocate", _label, colocate, "")
+        self.candidate = attempt("candidate", lambda text: _candidate(text, named, self.limit), candidate, None)
+        self.carry_over = attempt("carry_over", _one_of(*CARRY_OVERS), carry_over, "as-is")
+        self.carry = None
         if isinstance(self.limit, SlotLimit):
             attempt("match", _asked_by_name, self.match, None)
             attempt("key_by", _one_name, self.key_by, None)
         elif not attempt.problems:
             attempt("cost", _affordable, (self.cost, self.limit), None)
+            attempt("candidate", _affordable, (self.cost, self.candidate), None)
         if self.lease is not None and not attempt.problems:
             attempt("lease", lambda lease: check_lendable(lease, self.limit, self.key_by), self.lease, None)
         if attempt.problems:
@@ -149,6 +165,14 @@ class Rule:
     def covers_key(self, identity: str) -> bool:
         """Whether the rollout has reached this key: stable, and growing with the percentage."""
         return self.rollout == 100 or crc32(f"{self.id} {identity}".encode(errors="surrogatepass")) % 100 < self.rollout
+
+    def carried_by(self, carry: Carry | None) -> Rule:
+        """The same rule, to whose limit buckets are converted like that."""
+        if carry == self.carry:
+            return self
+        rule = copy(self)
+        rule.carry = carry
+        return rule
 
     def to_document(self) -> dict[str, Any]:
         """The rule as it was written, without defaults: what files and the admin API hold."""
@@ -184,8 +208,8 @@ AUTH = "auth"
 
 DEFAULTS: Mapping[str, Any] = {
     "match": None, "algorithm": None, "limit": None, "capacity": None, "refill_per_sec": None, "cost": 1,
-    "on_failure": "open", "mode": "enforce", "rollout": 100, "lease": "off", "regions": "local", "colocate": None,
-    "tags": (), "public_name": None,
+    "on_failure": "open", "mode": "enforce", "rollout": 100, "candidate": None, "carry_over": "as-is", "lease": "off",
+    "regions": "local", "colocate": None, "tags": (), "public_name": None,
 }  # fmt: skip
 
 
@@ -246,6 +270,8 @@ def _identifier(text: object) -> str:
 def _key_by(parts: object) -> tuple[str, ...]:
     if isinstance(parts, str) or not isinstance(parts, Sequence):
         raise UsageError(f"key_by is a list such as [client], not {parts!r}")
+    if len(parts) > MOST_PARTS:
+        raise UsageError(f"key_by has {len(parts)} parts, which every request waits for; {MOST_PARTS} are the most")
     return tuple(parts)
 
 
@@ -271,6 +297,21 @@ def _limit_from_value(text: object, algorithm: str | None) -> AnyLimit | SlotLim
     if not isinstance(text, str):
         raise UsageError(f"a limit is text such as '100/minute', not {text!r}; say per which time")
     return limit_from_text(text, algorithm)
+
+
+def _candidate(text: object, algorithm: str | None, live: AnyLimit | SlotLimit | None) -> AnyLimit | None:
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise UsageError(f"a candidate is a limit such as '50/minute', not {text!r}")
+    if isinstance(live, SlotLimit):
+        raise UsageError("how many run at a time has no candidate; leave it out")
+    if live is None:
+        raise UsageError("there is no limit to stand beside; write it as the limit, with mode: shadow")
+    limit = limit_from_text(text, algorithm)
+    if limit is None or isinstance(limit, SlotLimit) or not limit.capacity:
+        raise UsageError(f"{text!r} leaves nothing to find out; a candidate is so many per time, such as '50/minute'")
+    return limit
 
 
 def _refuse_two_limits(text: object) -> Limit:
@@ -307,6 +348,10 @@ def _cost(raw: object) -> Cost:
     special = raw.get("when", [])
     if not isinstance(special, list):
         raise UsageError(f"cost.when is a list such as [{{path: /deep, cost: 10}}], not {special!r}")
+    if len(special) > MOST_COSTS:
+        raise UsageError(
+            f"cost.when has {len(special)} entries, which every request waits for; {MOST_COSTS} are the most"
+        )
     return Cost(check_cost(raw.get("default", 1)), tuple(_special_cost(item) for item in special))
 
 

@@ -18,7 +18,7 @@ FIELDS = tuple(name for name in inspect.signature(Rule.__init__).parameters if n
 
 
 def rules_from_text(text: str | bytes, file: str = "rules") -> list[Rule]:
-    """The rules of a YAML or JSON document `{rules: [...]}`.
+    """The rules of a YAML or JSON document `{rules: [...]}`. Its `tests`, if it has some, are for `limen rules test`.
 
     Raises:
         RuleError: every problem, with file and line; nothing of a document with a problem is used.
@@ -27,7 +27,7 @@ def rules_from_text(text: str | bytes, file: str = "rules") -> list[Rule]:
     if not isinstance(document, Mapping) or not isinstance(document.get("rules"), list):
         raise RuleError([Problem("write 'rules:' and below it one '- id: …' for each rule", file=file, line=1)])
     for name in document:
-        if name != "rules":
+        if name not in ("rules", "tests"):
             raise RuleError([Problem(f"there is no {name!r} beside 'rules'", file=file, line=lines.get((name,)))])
     return rules_from_mappings(document["rules"], file, lines)
 
@@ -89,7 +89,7 @@ NAMELESS = "nameless"
 """Stands in for a missing id, so that the other fields are checked too."""
 
 
-OPTIONAL = ("match", "limit", "capacity", "refill_per_sec", "algorithm", "colocate", "public_name")
+OPTIONAL = ("match", "limit", "capacity", "refill_per_sec", "algorithm", "candidate", "colocate", "public_name")
 """Fields that may be there and be null, as programs write them."""
 
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
+from limen.core.limit import Limit
 from limen.errors import Problem, RuleError
 from limen.rules.match import ANY_SEGMENT
 from limen.rules.model import Rule
@@ -29,7 +31,7 @@ class RuleSet:
         RuleError: two rules have one id, or a rule can never be met because it is the twin of another.
     """
 
-    __slots__ = ("_root", "by_id", "revision", "rules", "versions")
+    __slots__ = ("__weakref__", "_root", "by_id", "lending", "plain", "revision", "rules", "versions")
 
     def __init__(
         self, rules: Iterable[Rule] = (), revision: int = 0, versions: Mapping[str, int] = MappingProxyType({})
@@ -39,6 +41,9 @@ class RuleSet:
         self.versions = versions
         _refuse_duplicates(self.rules)
         self.by_id = MappingProxyType({rule.id: rule for rule in self.rules})
+        self.plain = _plain_rules(self.rules)
+        """The rules that `check` can take a short cut for. Made here, so that putting a set in force is no work."""
+        self.lending = {rule.id: rule for rule in self.rules if rule.lease is not None and _lends(rule)}
         self._root = _Node()
         for rule in self.rules:
             if rule.mode != "off":
@@ -56,6 +61,15 @@ class RuleSet:
                 found.append(rule)
         return found, segments
 
+    def pieces(self) -> list[object]:
+        """Whatever the set is made of; what holds others comes after them. To let go of it all at once takes a while:
+        who holds this list can drop it from its end, a few things at a time."""
+        return [*self.rules, *self.plain.values(), *reversed(self._root.below())]
+
+
+NOTHING_BELOW: dict[str, Any] = {}
+"""Of every node that has no children. Like the empty tuples below: one object for thousands of nodes."""
+
 
 class _Node:
     """One segment of the path tree."""
@@ -63,27 +77,38 @@ class _Node:
     __slots__ = ("any_child", "children", "ends", "rest")
 
     def __init__(self) -> None:
-        self.children: dict[str, _Node] = {}
+        self.children: dict[str, _Node] = NOTHING_BELOW
         self.any_child: _Node | None = None
-        self.ends: list[Rule] = []
-        self.rest: list[Rule] = []
+        self.ends: Sequence[Rule] = ()
+        self.rest: Sequence[Rule] = ()
 
     def add(self, rule: Rule) -> None:
         pattern = rule.match.path
-        if pattern is None:
-            self.rest.append(rule)
-            return
         node = self
-        for segment in pattern.segments:
+        for segment in pattern.segments if pattern else ():
             node = node._child(segment)
-        (node.rest if pattern.open_ended else node.ends).append(rule)
+        if pattern is None or pattern.open_ended:
+            node.rest = _with(node.rest, rule)
+        else:
+            node.ends = _with(node.ends, rule)
 
     def _child(self, segment: str) -> _Node:
         if segment != ANY_SEGMENT:
+            if self.children is NOTHING_BELOW:
+                self.children = {}
             return self.children.setdefault(segment, _Node())
         if self.any_child is None:
             self.any_child = _Node()
         return self.any_child
+
+    def below(self) -> list[_Node]:
+        """This node and all under it."""
+        found = [self]
+        for node in found:
+            found += node.children.values()
+            if node.any_child is not None:
+                found.append(node.any_child)
+        return found
 
     def find(self, segments: Sequence[str]) -> list[Rule]:
         """The rules whose path fits. Breadth first: one list of nodes a segment, no recursion."""
@@ -105,6 +130,34 @@ class _Node:
         for node in nodes:
             found += node.ends
         return found
+
+
+def _with(rules: Sequence[Rule], rule: Rule) -> Sequence[Rule]:
+    """`rules` and one more: they grow in place, but for the empty tuple."""
+    if not isinstance(rules, list):
+        return [rule]
+    rules.append(rule)
+    return rules
+
+
+def _plain_rules(rules: Iterable[Rule]) -> dict[str, tuple[Rule, Limit]]:
+    """The rules that count plainly: one token bucket for each client, and nothing else to look at."""
+    return {
+        rule.id: (rule, rule.limit)
+        for rule in rules
+        if type(rule.limit) is Limit
+        and rule.limit.capacity
+        and not rule.colocate
+        and rule.key_by == ("client",)
+        and rule.mode == "enforce"
+        and rule.rollout == 100
+        and rule.candidate is None
+        and rule.carry is None
+    }
+
+
+def _lends(rule: Rule) -> bool:
+    return rule.mode == "enforce" and isinstance(rule.limit, Limit)
 
 
 def _refuse_duplicates(rules: Sequence[Rule]) -> None:
@@ -140,5 +193,5 @@ def _twins(rules: Sequence[Rule]) -> Iterable[tuple[Rule, Rule]]:
 def _likeness(rule: Rule) -> list[tuple[str, object]]:
     """Everything that decides; names and tags do not."""
     document = {"cost": 1, **rule.to_document(), "match": sorted((rule.match.document or {}).items())}
-    named = ("id", "public_name", "tags", "capacity", "refill_per_sec", "limit")
+    named = ("id", "public_name", "tags", "capacity", "refill_per_sec", "limit", "candidate", "carry_over")
     return [*sorted(item for item in document.items() if item[0] not in named), ("limit", rule.limit)]

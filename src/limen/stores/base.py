@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from limen.core.algorithm import ALGORITHMS, AnyLimit, Seen
+from limen.core.carry import Carry
 from limen.core.concurrency import SlotLimit, SlotsSeen
 from limen.core.loans import Claim
 
@@ -30,6 +31,7 @@ __all__ = [
     "Store",
     "bucket_name",
     "bucket_names",
+    "candidate_name",
 ]
 
 
@@ -48,6 +50,11 @@ class Op(NamedTuple):
     """False: answer as if, take nothing."""
     colocate: str = ""
     """A label: the buckets of one label are kept where they can be decided together in one step."""
+    beside: str = ""
+    """The bucket (`bucket_name`) of the limit that this one is a candidate for. It stops nobody, and is taken when its
+    tokens are there and all enforced operations pass that are not on that bucket: as if it stood in its place."""
+    carry: Carry | None = None
+    """The limit is new, and buckets of the one before are converted to it (`core.carry`)."""
 
 
 class Borrow(NamedTuple):
@@ -112,13 +119,22 @@ def bucket_name(rule: str, algorithm: str) -> str:
     return rule if algorithm == "token_bucket" else f"{rule} {algorithm}"
 
 
+def candidate_name(rule: str) -> str:
+    """Stands for the candidate of a rule where its id stands for the rule. No id has this sign."""
+    return f"{rule}@candidate"
+
+
 def bucket_names(rule: str) -> list[str]:
-    """The names of all buckets that a rule can have had."""
-    return [bucket_name(rule, algorithm) for algorithm in ALGORITHMS]
+    """The names of all buckets that a rule can have had, those of its candidates too."""
+    return [bucket_name(name, algorithm) for name in (rule, candidate_name(rule)) for algorithm in ALGORITHMS]
 
 
 class AsyncStore(Protocol):
-    """Where buckets are kept, for coroutines. Every method may raise `StoreError`."""
+    """Where buckets are kept, for coroutines. Every method may raise `StoreError`.
+
+    One that heeds `Op.beside` and `Op.carry` has an attribute `carries`; in one that does not, a candidate is taken
+    only when the limit beside it allows too, and a new limit finds buckets as they are.
+    """
 
     @property
     def state(self) -> str:

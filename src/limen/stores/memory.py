@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from limen.core.algorithm import AnyLimit, Seen
 from limen.core.calendar_window import CalendarWindow
+from limen.core.carry import scaled, told
 from limen.core.concurrency import SlotsSeen
 from limen.core.limit import Limit
 from limen.core.token_bucket import level_of, settle
 from limen.stores.base import Borrow, Charge, Charged, Lent, Op, Slot, bucket_name, bucket_names
 from limen.stores.fork import begin_anew_after_fork
-from limen.stores.memory_cells import Cells, Key
+from limen.stores.memory_cells import TIDY_FROM, Cells, Key
 from limen.stores.memory_charges import MadeCharges, amount_of, drained, unit_of
 from limen.stores.memory_loans import MemoryLoans
 from limen.stores.memory_slots import HeldSlots
+from limen.stores.memory_stamps import MemoryStamps, Stamp
 
 __all__ = ["DEFAULT_MAX_BUCKETS", "MemoryStore"]
 
@@ -39,16 +41,26 @@ class Found(NamedTuple):
     """What was found in one bucket."""
 
     op: Op
+    """With the limit by which the bucket counts: that of the question, unless that is late (`core.carry`)."""
     key: Key
     now_us: int
     own: Seen
     """Without what was granted."""
     grant: Grant
     seen: Seen
+    """With it, in the words of the question."""
+    asked: AnyLimit
+    """The limit of the question."""
+    stamp: Stamp | None
+
+    @property
+    def there(self) -> Seen:
+        """With what was granted, by the limit that counts."""
+        return self.op.limit.raised(self.own, self.grant.tokens)
 
     @property
     def fits(self) -> bool:
-        return self.op.limit.allows(self.seen, self.op.cost)
+        return self.asked.allows(self.seen, self.op.cost)
 
 
 class MemoryStore:
@@ -58,22 +70,26 @@ class MemoryStore:
         now_us: the clock, in microseconds; read once for each `take`, under the lock.
         max_buckets: the most that are remembered.
         epoch_us: the time of day, in microseconds since 1970, for calendars; by default the same clock.
+        tidy_from: how many there are before those that say nothing any more are looked for.
 
     Raises:
         UsageError: there would be room for none.
     """
 
     state = "memory"
+    carries = True
 
     def __init__(
         self,
         now_us: Callable[[], int],
         max_buckets: int = DEFAULT_MAX_BUCKETS,
         epoch_us: Callable[[], int] | None = None,
+        tidy_from: int = TIDY_FROM,
     ) -> None:
         self._now_us = now_us
         self._epoch_us = epoch_us or now_us
-        self._cells = Cells(max_buckets)
+        self._cells = Cells(max_buckets, tidy_from)
+        self._stamps = MemoryStamps(self._cells)
         self._grants: dict[Key, Grant] = {}
         self._slots = HeldSlots()
         self._loans = MemoryLoans()
@@ -91,10 +107,10 @@ class MemoryStore:
         with self._lock:
             now_us = self._now_us()
             found = [self._look(op, now_us) for op in ops]
-            if all(each.fits for each in found if each.op.enforce):
-                for each in found:
-                    if each.op.spend and each.op.cost and each.fits:
-                        self._spend(each)
+            refusing = [bucket_of(each.op) for each in found if each.op.enforce and not each.fits]
+            for each in found:
+                if each.op.spend and each.op.cost and each.fits and not _stopped(each.op, refusing):
+                    self._spend(each)
             return [each.seen for each in found]
 
     def take_one(self, key: Key, limit: Limit, cost: int) -> int:
@@ -131,19 +147,19 @@ class MemoryStore:
 
     def borrow(self, borrow: Borrow) -> Lent:
         """Take a lease on tokens, take it anew, or give it back."""
-        op, claim = borrow
-        limit = op.limit
-        assert type(limit) is Limit  # rules lend of no other kind
+        wanted, claim = borrow.op.cost, borrow.claim
         with self._lock:
             now_us = self._now_us()
-            found = self._look(op._replace(cost=0), now_us)
+            found = self._look(borrow.op._replace(cost=0), now_us)
+            limit = found.op.limit
+            assert type(limit) is Limit  # rules lend of no other kind
             settled = self._loans.settle(found.key, claim, now_us)
             level = min(limit.full_ticks, limit.raised(found.own, settled.back))
-            tokens = min(op.cost, settled.room, limit.remaining(level) // 2)
+            tokens = min(wanted, settled.room, limit.remaining(level) // 2)
             if tokens or settled.back:
-                self._cells.put(found.key, limit.after(level, tokens), now_us, limit)
+                self._put(found, limit.after(level, tokens))
             self._loans.write(found.key, settled, claim, tokens, now_us)
-            return Lent(tokens, settled.kept, limit.raised(limit.after(level, tokens), found.grant.tokens))
+            return Lent(tokens, settled.kept, self._look(borrow.op._replace(cost=0), now_us).seen)
 
     def charge(self, charge: Charge) -> Charged:
         """Take what was admitted elsewhere, or as much of it as is there, once; then leave no more than so much."""
@@ -151,7 +167,9 @@ class MemoryStore:
         with self._lock:
             now_us = self._now_us()
             found = self._look(op._replace(cost=0), now_us)
-            there, unit = amount_of(found.seen), unit_of(op)
+            there, unit = amount_of(found.there), unit_of(found.op)
+            if most is not None and found.asked is not found.op.limit:
+                most = scaled(most, unit, unit_of(op))
             due, taken = self._due((found.key, name), op.cost, there // unit, now_us)
             due *= unit
             amount = max(min(due, there), 0 if most is None else there - most)
@@ -213,6 +231,7 @@ class MemoryStore:
         self._slots.clear()
         self._loans.clear()
         self._charges.clear()
+        self._stamps.clear()
 
     def sweep(self) -> None:
         """Drop every bucket that says nothing."""
@@ -229,7 +248,7 @@ class MemoryStore:
 
     def _take_with_care(self, key: Key, limit: Limit, cost: int, now_us: int) -> int:
         """`take_one` for a new bucket, another limit, grants, and a clock that stepped back."""
-        if self._grants:
+        if self._grants or self._stamps:
             found = self._look(Op(*key, limit, cost // limit.token_ticks), now_us)
             if cost and found.fits:
                 self._spend(found)
@@ -244,9 +263,22 @@ class MemoryStore:
         key = (op.identity, bucket_name(op.rule, limit.algorithm))
         if type(limit) is CalendarWindow:
             now_us = self._epoch_us()
+        stamp = None
+        if op.carry is not None or self._stamps:
+            stamp = self._stamps.look(op, key, now_us, self._epoch_us())
         grant = self._granted(key, now_us)
+        if stamp is not None and stamp.limit is not limit and stamp.limit != limit:
+            return self._look_late(op._replace(limit=stamp.limit), key, now_us, grant, limit, stamp)
         own = self._own(key, limit, now_us, op.cost - grant.tokens)
-        return Found(op, key, now_us, own, grant, limit.raised(own, grant.tokens) if grant.tokens else own)
+        seen = limit.raised(own, grant.tokens) if grant.tokens else own
+        return Found(op, key, now_us, own, grant, seen, limit, stamp)
+
+    def _look_late(self, op: Op, key: Key, now_us: int, grant: Grant, asked: AnyLimit, stamp: Stamp) -> Found:
+        """The same for a question under a limit that is not the one that counts any more."""
+        cost = min(op.cost, asked.capacity + 1)  # more than that is as impossible
+        own = self._own(key, op.limit, now_us, cost - grant.tokens)
+        seen = asked.raised(told(own, op.limit, asked), grant.tokens)
+        return Found(op, key, now_us, own, grant, seen, asked, stamp)
 
     def _own(self, key: Key, limit: AnyLimit, now_us: int, cost: int) -> Seen:
         if type(limit) is Limit:
@@ -268,12 +300,17 @@ class MemoryStore:
 
     def _lower(self, found: Found, own: int) -> None:
         """Take that much of the bucket's own, in the unit of what is seen."""
-        key, limit, now_us = found.key, found.op.limit, found.now_us
+        limit = found.op.limit
         if type(limit) is Limit:
-            self._cells.put(key, found.own - own, now_us, limit)
+            self._put(found, found.own - own)
         else:
-            cell = self._cells.get(key)
-            self._cells.put(key, limit.spend(cell and cell.state, now_us, own), now_us, limit)
+            cell = self._cells.get(found.key)
+            self._put(found, limit.spend(cell and cell.state, found.now_us, own))
+
+    def _put(self, found: Found, state: Any) -> None:
+        self._cells.put(found.key, state, found.now_us, found.op.limit)
+        if found.stamp is not None:
+            self._stamps.put(found.key, found.stamp, self._epoch_us())
 
     def _granted(self, key: Key, now_us: int) -> Grant:
         """What was granted on top of a bucket and is still good."""
@@ -304,6 +341,16 @@ class MemoryStore:
         if now_us < bucket.anchor_us:
             cell.state, cell.at_us, cell.limit = level, now_us, limit
         return level
+
+
+def bucket_of(op: Op) -> str:
+    """The bucket of an operation, among those of its identity."""
+    return bucket_name(op.rule, op.limit.algorithm)
+
+
+def _stopped(op: Op, refusing: Sequence[str]) -> bool:
+    """Whether a refusal stops an operation; that of the limit that it is a candidate for does not."""
+    return any(bucket != op.beside for bucket in refusing)
 
 
 def _most_granted(limit: AnyLimit) -> int:

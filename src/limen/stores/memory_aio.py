@@ -17,6 +17,7 @@ class AsyncMemoryStore:
     """A `MemoryStore` behind the interface for coroutines: nothing in it waits."""
 
     state = "memory"
+    carries = True
 
     def __init__(self, store: MemoryStore) -> None:
         self.local = store
@@ -27,7 +28,7 @@ class AsyncMemoryStore:
     async def take(self, ops: Sequence[Op]) -> Sequence[Seen]:
         op = ops[0]
         limit = op.limit
-        if type(limit) is Limit and len(ops) == 1 and op.enforce and op.spend:
+        if type(limit) is Limit and len(ops) == 1 and op.enforce and op.spend and op.carry is None:
             return (self.local.take_one((op.identity, op.rule), limit, op.cost * limit.token_ticks),)
         return self.local.take(ops)
 

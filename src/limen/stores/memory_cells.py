@@ -46,16 +46,18 @@ class Cells(OrderedDict[Key, Cell]):
 
     Args:
         most: the most that are remembered.
+        tidy_from: how many there are before any is looked at.
 
     Raises:
         UsageError: there would be room for none.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, tidy_from: int = TIDY_FROM) -> None:
         super().__init__()
         if most < 1:
             raise UsageError(f"max_buckets must be at least 1, not {most}")
         self._most = most
+        self._tidy_from = min(tidy_from, most)
 
     def put(self, key: Key, state: Any, now_us: int, limit: Any) -> None:
         """Keep a state, in its cell or in a new one."""
@@ -82,7 +84,7 @@ class Cells(OrderedDict[Key, Cell]):
 
     def make_room(self, now_us: int) -> None:
         """Look at a few of the oldest, and make sure that one more fits."""
-        if len(self) < min(TIDY_FROM, self._most):
+        if len(self) < self._tidy_from:
             return
         self.tidy(now_us, LOOKED_AT_PER_NEW_BUCKET)
         if len(self) >= self._most:

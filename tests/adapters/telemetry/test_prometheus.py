@@ -19,6 +19,8 @@ from limen.engine.aio import AsyncLimiter
 from limen.engine.limiter import Limiter
 from limen.errors import MissingExtra
 from limen.rules.model import Rule
+from limen.rules.request import Request
+from limen.rules.standing import Block, Flag, Override, Standing
 
 ALLOWED = Decision(True, 2, 1, 0, 30_000, "search", "allowed", "store")
 
@@ -50,6 +52,25 @@ def test_decisions_are_counted_by_rule_outcome_and_source() -> None:
     assert found["limen_decisions_total", ("unavailable", "search", "none")] == 1
     assert found["limen_decisions_total", ("allowed", "-", "none")] == 1
     assert found["limen_decisions_total", ("shadow_denied", "trial", "none")] == 1
+
+
+def test_what_operators_said_is_counted_apart_and_names_no_client() -> None:
+    observer = PrometheusObserver()
+    limiter = Limiter(rules=[Rule("search", limit="2/minute")], observer=observer)
+    observer.watch(limiter)
+    said = [Block("client", "bad"), Block("client", "worse"), Block("ip", "192.0.2.0/24", "allow")]
+    limiter.use_standing(Standing(said, [Flag("full")], [Override("search", "client", "acme", "5/minute")]))
+    for client in ("bad", "bad", "full", "acme"):
+        limiter.check(client, "search")
+    limiter.check_request(Request(ip="192.0.2.7"))
+    found = samples(observer)
+    assert {labels[0]: value for (name, labels), value in found.items() if name == "limen_standing_entries"} == {
+        "block": 2, "allow": 1, "flag": 1, "override": 1
+    }  # fmt: skip
+    name = "limen_standing_decisions_total"
+    assert [found[name, (each,)] for each in ("block", "flag", "allow")] == [2, 1, 1]
+    assert found["limen_decisions_total", ("denied", "-", "none")] == 3
+    assert b"bad" not in observer.render()
 
 
 def test_durations_have_an_edge_at_a_tenth_of_a_millisecond_and_at_20_ms() -> None:
@@ -219,3 +240,27 @@ def test_a_limiter_of_threads_is_watched_too() -> None:
         found = samples(observer)
     assert found["limen_rule_overshoot_bound_ratio", ("search",)] == 1
     assert not [labels for name, labels in found if name == "limen_breaker_state"]
+
+
+def test_rules_of_the_database_that_cannot_be_used_are_shown_while_that_is_so() -> None:
+    observer = PrometheusObserver()
+
+    def shown() -> dict[str, float]:
+        samples = [each for family in observer.registry.collect() for each in family.samples]
+        return {each.labels["rule"]: each.value for each in samples if each.name == "limen_rule_errors"}
+
+    assert shown() == {}
+    observer.rules_broken({"search", "login"})
+    assert shown() == {"search": 1, "login": 1}
+    observer.rules_broken({"login", "no id\n{}", "../../etc"})
+    assert shown() == {"login": 1, "-": 1}
+    observer.rules_broken({f"r{number}" for number in range(10_000)})
+    assert len(shown()) <= 20, "whoever writes there by hand makes no more series than that"
+    observer.rules_broken(())
+    assert shown() == {}
+
+
+def test_how_many_are_behind_is_shown() -> None:
+    observer = PrometheusObserver()
+    observer.gateways_behind(3)
+    assert observer.registry.get_sample_value("limen_gateways_behind") == 3

@@ -150,7 +150,8 @@ def test_resetting_forgets_the_buckets_of_every_algorithm(commands: Commands) ->
     key = NAMES.key("client=acme")
     assert words(commands.reset("client=acme", None)) == [b"DEL", key]
     algorithms = ("", " fixed_window", " calendar_window", " sliding_window", " sliding_log")
-    fields = [field_of(f"search{algorithm}") for algorithm in algorithms]
+    names = ("search", "search@candidate")
+    fields = [field_of(f"{name}{algorithm}") for name in names for algorithm in algorithms]
     assert words(commands.reset("client=acme", "search")) == [b"HDEL", key, *fields]
     assert words(commands.reset("client=acme", None, "login")) == [b"DEL", NAMES.key("client=acme", "login")]
 

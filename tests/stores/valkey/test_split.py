@@ -68,3 +68,23 @@ def test_who_only_looks_spends_nothing() -> None:
     assert spends(part)
     assert not spends(looking(part))
     assert not spends(part._replace(ops=(op("a")._replace(cost=0),)))
+
+
+TRIED = Op("b", "r@candidate", LIMIT, 1, enforce=False, beside="r")
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "back"),
+    [
+        ([[FULL], [FULL, FULL], [FULL]], []),
+        ([[FULL], [EMPTY, FULL], [FULL]], [0, 2]),
+        ([[FULL], [EMPTY, FULL], [EMPTY]], [0, 1]),
+        ([[FULL], [EMPTY, FULL], StoreError("late", "timeout")], [0, 1, 2]),
+    ],
+)
+def test_what_was_taken_for_a_candidate_is_given_back_when_others_refuse(
+    outcomes: list[object], back: list[int]
+) -> None:
+    """It is charged although the limit beside it refuses, but not when another one does."""
+    parts = split([op("a"), op("b"), TRIED, op("c")], slot)
+    assert give_back(parts, outcomes) == back

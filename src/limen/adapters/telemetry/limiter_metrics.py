@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
+from weakref import ref
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
@@ -14,6 +15,7 @@ from limen.core.bound import MECHANISMS, Bound
 from limen.core.delays import Delays
 from limen.rules.bound import bound_of
 from limen.rules.ruleset import RuleSet
+from limen.rules.standing import Standing
 
 __all__ = ["LimiterMetrics", "Watched"]
 
@@ -32,7 +34,9 @@ class LimiterMetrics:
 
     def __init__(self, limiter: Watched) -> None:
         self._limiter: Any = limiter
-        self._bounds: tuple[RuleSet | None, int, dict[str, Bound]] = (None, 0, {})
+        self._bounds: dict[str, Bound] = {}
+        self._bounds_of: tuple[ref[RuleSet] | None, int] = None, 0
+        """Which rules and gateways they are of. An old set is not kept for that."""
 
     @property
     def ruleset(self) -> RuleSet:
@@ -61,9 +65,20 @@ class LimiterMetrics:
         entries = getattr(self._limiter, "deny_cache_entries", 0)
         yield self._gauge("limen_deny_cache_entries", "Buckets that are known to refuse.", entries)
         yield from self._bound_families()
+        yield self._standing()
         yield self._delays()
         yield from self._debts()
         yield from self._leases()
+        yield from self._sample()
+
+    def _standing(self) -> Metric:
+        family = GaugeMetricFamily(
+            "limen_standing_entries", "What operators said of single clients.", labels=["standing"]
+        )
+        standing: Standing | None = getattr(self._limiter, "standing", None)
+        for what, count in (Standing() if standing is None else standing).count().items():
+            family.add_metric([what], count)
+        return family
 
     @property
     def _gateways(self) -> int:
@@ -94,11 +109,13 @@ class LimiterMetrics:
     def _known_bounds(self) -> dict[str, Bound]:
         """By rule. They change with the rules and with N."""
         ruleset, gateways = self.ruleset, self._gateways
-        if self._bounds[:2] != (ruleset, gateways):
+        known, count = self._bounds_of
+        if known is None or known() is not ruleset or count != gateways:
             shared = self._limiter.store_state != "memory"
             found = {rule.id: bound_of(rule, gateways, shared) for rule in ruleset.rules}
-            self._bounds = ruleset, gateways, {rule: bound for rule, bound in found.items() if bound is not None}
-        return self._bounds[2]
+            self._bounds = {rule: bound for rule, bound in found.items() if bound is not None}
+            self._bounds_of = ref(ruleset), gateways
+        return self._bounds
 
     def _delays(self) -> Metric:
         family = HistogramMetricFamily(
@@ -133,3 +150,12 @@ class LimiterMetrics:
             yield CounterMetricFamily(
                 f"limen_leases_{what}_tokens", f"Tokens of leases: {what}.", getattr(leases, what)
             )
+
+    def _sample(self) -> Iterator[Metric]:
+        sampler = getattr(self._limiter, "sampler", None)
+        if sampler is None:
+            return
+        yield CounterMetricFamily("limen_sample_requests", "Requests that were sampled.", sampler.heard_total)
+        lost = sampler.dropped_total + sampler.failed_total
+        yield CounterMetricFamily("limen_sample_lost", "Those of the sample that were not kept.", lost)
+        yield self._gauge("limen_sample_share", "The part of the sample that its budget allows.", sampler.share)

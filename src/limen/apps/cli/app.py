@@ -12,14 +12,25 @@ from typing import Any
 from cyclopts import App, CycloptsError
 from cyclopts.config import Env, Toml
 
-from limen.apps.cli import DONE, UNREACHABLE, USAGE
+from limen.apps.cli import DONE, NO, UNREACHABLE, USAGE
+from limen.apps.cli.apply import apply
+from limen.apps.cli.audit import audit
+from limen.apps.cli.blocks import allow, block, unblock
 from limen.apps.cli.checks import check, grant, reset
+from limen.apps.cli.diff import diff
 from limen.apps.cli.doctor import doctor
 from limen.apps.cli.explain import explain
 from limen.apps.cli.fleet import drill, fleet
+from limen.apps.cli.history import history, migrate, rollback
+from limen.apps.cli.promote import promote
+from limen.apps.cli.proposals import approve, proposals, reject
+from limen.apps.cli.replay import replay
+from limen.apps.cli.rule_tests import print_schema, try_rules
 from limen.apps.cli.rules import rules
 from limen.apps.cli.serve import gateway, service, up
-from limen.errors import LimenError, Unavailable
+from limen.apps.cli.standing import flag, override, standing
+from limen.apps.cli.tokens import tokens
+from limen.errors import GuardRefused, LimenError, Unavailable
 
 __all__ = ["app", "run"]
 
@@ -69,8 +80,16 @@ app = App(
     exit_on_error=False,
     print_error=False,
 )
-for command in (up, gateway, service, rules, check, explain, reset, grant, fleet, drill, doctor):
+for command in (up, gateway, service, rules, check, explain, reset, grant, fleet, drill, doctor, replay, tokens, audit):
     app.command(command)
+for said in (block, allow, unblock, flag, override, standing):
+    app.command(said)
+
+
+rules.command(try_rules, name="test")
+rules.command(print_schema, name="schema")
+for about_rules in (apply, diff, promote, history, rollback, migrate, proposals, approve, reject):
+    rules.command(about_rules)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -82,6 +101,8 @@ def run(arguments: Sequence[str]) -> int:
         return _failed(_without_passwords(str(error)), USAGE)
     except Unavailable as error:
         return _failed(str(error), UNREACHABLE)
+    except GuardRefused as error:
+        return _failed(str(error), NO)
     except LimenError as error:
         return _failed(str(error), USAGE)
     except OSError as error:

@@ -17,16 +17,14 @@ class Listing:
 
     Attributes:
         revision: of the rules.
-        documents: the rules as they are written.
+        documents: the rules as they are written; of one that cannot be read `id` and `problems`.
         bounds: by id; None for a rule that holds nobody to a limit. Those that cannot be read are not there.
         gateways: N, that the bounds were made with.
     """
 
     def __init__(self, revision: int, stored: tuple[StoredRule, ...], gateways: int) -> None:
-        from limen.admin.stored_rules import document_of
-
         self.revision = revision
-        self.documents: list[dict[str, Any]] = [document_of(rule) for rule in stored]
+        self.documents: list[dict[str, Any]] = [_document(rule) for rule in stored]
         self.gateways = gateways
         self.bounds: dict[str, Bound | None] = dict(filter(None, (_bound(rule, gateways) for rule in stored)))
 
@@ -50,6 +48,16 @@ def bound_as_comments(bound: Bound | None, gateways: int) -> str:
 
     lines = ["it holds nobody to a limit"] if bound is None else bound_to_lines(bound, gateways)
     return "\n".join(f"# {line}" for line in lines)
+
+
+def _document(stored: StoredRule) -> dict[str, Any]:
+    from limen.admin.stored_rules import document_of
+    from limen.errors import RuleError
+
+    try:
+        return document_of(stored)
+    except RuleError as error:
+        return {"id": stored.id, "problems": [problem.message for problem in error.problems]}
 
 
 def _bound(stored: StoredRule, gateways: int) -> tuple[str, Bound | None] | None:

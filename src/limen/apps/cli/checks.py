@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from limen.apps.cli import DONE, NO
-from limen.apps.cli.asking import ask_limiter, refuse_memory
+from limen.apps.cli.asking import Order, ask_limiter, refuse_memory
 from limen.apps.cli.options import DEFAULT_RULES_DB, AsJson, Secrets, Whole
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def reset(
     rule: str | None = None,
     /,
     *,
+    reason: str = "",
     store: str,
     rules_db: str = DEFAULT_RULES_DB,
     secrets: Secrets = NO_SECRETS,
@@ -60,12 +61,14 @@ def reset(
     Args:
         client: Name of the client.
         rule: Id of the rule; all when it is left out.
+        reason: Why, for the audit log.
         store: URL of the counter store.
         rules_db: URL of the rules database.
         as_json: Print JSON.
     """
     refuse_memory(store, "/admin/clients/{client}/reset")
-    ask_limiter(store, rules_db, secrets, lambda limiter: limiter.reset(client, rule))
+    order = Order("bucket.reset", f"client:{client}", {"rule": rule}, reason)
+    ask_limiter(store, rules_db, secrets, lambda limiter: limiter.reset(client, rule), order)
     print(json.dumps({"client": client, "rule": rule, "reset": True}) if as_json else f"{client} begins afresh")
 
 
@@ -76,6 +79,7 @@ def grant(
     /,
     *,
     lasts: Annotated[str, Parameter(name="--for")] = "1h",
+    reason: str = "",
     store: str,
     rules_db: str = DEFAULT_RULES_DB,
     secrets: Secrets = NO_SECRETS,
@@ -88,6 +92,7 @@ def grant(
         rule: Id of the rule.
         tokens: How many more.
         lasts: Until when they can be spent: 90s, 15m, 1h, 1d; 30 days at most.
+        reason: Why, for the audit log.
         store: URL of the counter store.
         rules_db: URL of the rules database.
         as_json: Print JSON.
@@ -96,7 +101,9 @@ def grant(
 
     refuse_memory(store, "/admin/grants")
     given = grant_from({"client": client, "rule": rule, "tokens": tokens, "for": lasts})
-    now: Decision = ask_limiter(store, rules_db, secrets, lambda limiter: limiter.grant(*given))
+    detail = {"rule": rule, "tokens": tokens, "seconds": given.seconds}
+    order = Order("bucket.grant", f"client:{client}", detail, reason)
+    now: Decision = ask_limiter(store, rules_db, secrets, lambda limiter: limiter.grant(*given), order)
     total = "" if now.remaining is None else f", {now.remaining} in all"
     said = f"{client} may spend {tokens} more under {rule} for {lasts}{total}"
     print(json.dumps(grant_body(given, now)) if as_json else said)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from limen.apps.cli import DONE, NO
 from limen.apps.cli.asking import ask_limiter
-from limen.apps.cli.options import DEFAULT_RULES_DB, AsJson, Secrets
+from limen.apps.cli.options import DEFAULT_RULES_DB, AsJson, Secrets, until_text
 
 if TYPE_CHECKING:
     from limen.rules.request import Request
@@ -77,17 +77,37 @@ def _lines(shown: dict[str, Any], request: Request) -> list[str]:
         f"{request.method} {request.path} {outcome}{rule}; decided by {shown['source']}, rules revision "
         f"{shown['revision']}, {shown['gateways']} gateway{'s' if shown['gateways'] != 1 else ''}",
         f"counted as: {who}",
+        *_said(shown["standing"]),
         *(_line(each) for each in rules),
     ]
 
 
+def _said(standing: dict[str, Any] | None) -> list[str]:
+    """What an operator said that decides before any rule."""
+    if standing is None:
+        return []
+    what = {"block": "is blocked", "allow": "is not limited", "flag": "is over its quota"}[standing["what"]]
+    reason = f": {standing['reason']}" if standing.get("reason") else ""
+    return [f"{standing['by']} {standing['name']} {what}{until_text(standing['until'])}{reason}"]
+
+
 def _line(rule: dict[str, Any]) -> str:
+    own = rule["override"]
+    whose = f" for {own['by']} {own['name']}{until_text(own['until'])}" if own else ""
     if not rule["applies"]:
-        return f"  {rule['rule']}: does not apply: {rule['why']}"
+        return f"  {rule['rule']}: does not apply{whose}: {rule['why']}"
     version = "" if rule["version"] is None else f" version {rule['version']}"
     bound = "" if rule["bound"] is None else f"; over by at most {rule['bound']['ratio']:.3g} of it"
     mode = "" if rule["mode"] == "enforce" else f", {rule['mode']}"
-    return f"  {rule['rule']}{version}{mode}: {rule['key']} spends {rule['cost']}, {_buckets(rule)}{bound}"
+    spends = f"{rule['key']} spends {rule['cost']}, {_buckets(rule)}{whose}"
+    return f"  {rule['rule']}{version}{mode}: {spends}{_candidate(rule['candidate'])}{bound}"
+
+
+def _candidate(trial: dict[str, Any] | None) -> str:
+    if trial is None:
+        return ""
+    would = "would pass" if trial["allows"] else "would refuse"
+    return f"; its candidate {would}, with {trial['remaining']} of {trial['limit']} left"
 
 
 def _buckets(rule: dict[str, Any]) -> str:

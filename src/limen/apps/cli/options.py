@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import CoercionError, Parameter, Token
 
 if TYPE_CHECKING:
+    from limen.apps.admission import Admission
     from limen.apps.settings import Listen, Shared
 
-__all__ = ["DEFAULT_RULES_DB", "AsJson", "Deciding", "Secrets", "Tls", "Whole", "listen", "settings"]
+__all__ = [
+    "DEFAULT_RULES_DB", "Admitting", "AsJson", "Deciding", "Secrets", "Tls", "Whole", "admission", "listen", "settings",
+    "until_text",
+]  # fmt: skip
 
 DEFAULT_RULES_DB = "sqlite:///.limen/rules.db"
 
@@ -53,6 +58,31 @@ class Deciding:
     "Response fields: ietf-11, legacy, github, none; may be given several times."
     state: Path | None = None
     "Folder for the last good rules; by default ~/.local/state/limen."
+    sample_percent: float = 1.0
+    "Of the clients, how many are sampled beside those who ask most, to try changes of rules on; 0 samples nobody."
+    sample_hours: float = 6.0
+    "How long the sample is kept."
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Admitting:
+    """Who may use the admin API."""
+
+    admin_token: Annotated[str | None, Parameter(show_env_var=True)] = None
+    "A token that may do everything, beside those of limen tokens create. Better as LIMEN_ADMIN_TOKEN."
+    identity_header: str | None = None
+    "The field in which a front proxy says who somebody is, such as X-Forwarded-Email."
+    identity_from: tuple[str, ...] = ()
+    "A network that the front proxy sends from; may be given several times."
+    identity_role: str = "viewer"
+    "Role of everybody whom it names: viewer, editor, approver."
+    identity_groups_header: str | None = None
+    "The field in which it says to which groups somebody belongs, such as X-Forwarded-Groups."
+    identity_editors: tuple[str, ...] = ()
+    "A group whose members are editors; may be given several times."
+    identity_approvers: tuple[str, ...] = ()
+    "A group whose members are approvers; may be given several times."
 
 
 @Parameter(name="*")
@@ -77,6 +107,11 @@ class Tls:
     "The key file."
 
 
+def until_text(until: float | None) -> str:
+    """When something ends, to be put behind a sentence; nothing when it never does."""
+    return "" if until is None else f" until {time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime(until))}"
+
+
 def settings(store: str, rules_db: str, deciding: Deciding, **others: Any) -> Shared:
     """The options, checked."""
     from limen.apps.settings import Shared
@@ -94,7 +129,24 @@ def settings(store: str, rules_db: str, deciding: Deciding, **others: Any) -> Sh
         api_key_header=deciding.api_key_header,
         trusted_proxies=tuple(deciding.trusted_proxy),
         dialects=tuple(deciding.dialect),
+        sample_percent=deciding.sample_percent,
+        sample_hours=deciding.sample_hours,
         **others,
+    )
+
+
+def admission(admitting: Admitting) -> Admission:
+    """Who may use the admin API, checked."""
+    from limen.apps.admission import Admission
+
+    return Admission(
+        token=admitting.admin_token,
+        identity_header=admitting.identity_header,
+        identity_from=tuple(admitting.identity_from),
+        identity_role=admitting.identity_role,
+        identity_groups_header=admitting.identity_groups_header,
+        identity_editors=tuple(admitting.identity_editors),
+        identity_approvers=tuple(admitting.identity_approvers),
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cyclopts import App
@@ -13,9 +12,10 @@ from limen.apps.cli.bounds import Listing, bound_as_comments, bound_as_json
 from limen.apps.cli.options import DEFAULT_RULES_DB, AsJson, Whole
 
 if TYPE_CHECKING:
+    from limen.admin.repository import Repository
     from limen.admin.service import AdminService
 
-__all__ = ["rules", "with_service"]
+__all__ = ["rules", "with_repository", "with_service"]
 
 T = TypeVar("T")
 
@@ -37,11 +37,15 @@ def list_rules(*, rules_db: str = DEFAULT_RULES_DB, gateways: Whole = 1, as_json
         print(json.dumps({"revision": found.revision, "rules": found.documents, "bounds": bounds}))
         return
     for document in found.documents:
+        if "problems" in document:
+            print(f"{document['id']}  {'; '.join(document['problems'])}")
+            continue
         limit = document.get("limit", f"{document.get('capacity')} burst, {document.get('refill_per_sec')}/second")
         who = ", ".join(document.get("key_by", ["client"])) or "everybody together"
         bound = found.bounds.get(document["id"])
         over = "" if bound is None else f"  over by at most {bound.ratio:.3g} of it"
-        print(f"{document['id']}  {limit}  by {who}{over}")
+        tried = f"  tries {document['candidate']}" if document.get("candidate") else ""
+        print(f"{document['id']}  {limit}  by {who}{over}{tried}")
 
 
 @rules.command
@@ -64,27 +68,6 @@ def show(rule: str, /, *, rules_db: str = DEFAULT_RULES_DB, gateways: Whole = 1,
                 print(_yaml([document]) + bound_as_comments(bound, found.gateways))
             return 0
     raise _unknown(rule)
-
-
-@rules.command
-def apply(file: Path, /, *, prune: bool = False, rules_db: str = DEFAULT_RULES_DB, as_json: AsJson = False) -> None:
-    """Put the rules of a file in force: all of them, or none when one is not valid.
-
-    Args:
-        file: A YAML or JSON file.
-        prune: Delete the rules that the file does not have.
-        rules_db: URL of the rules database.
-        as_json: Print JSON.
-    """
-    from limen.rules.parse import rules_from_text
-
-    wanted = {rule.id: rule.to_document() for rule in rules_from_text(file.read_bytes(), str(file))}
-    changes = with_service(rules_db, lambda service: service.apply(wanted, prune))
-    print(
-        json.dumps(changes)
-        if as_json
-        else "\n".join(f"{what}  {rule}" for rule, what in changes.items()) or "nothing to do"
-    )
 
 
 @rules.command
@@ -116,14 +99,24 @@ def with_service(rules_db: str, ask: Callable[[AdminService], Awaitable[T]]) -> 
     Raises:
         RulesUnavailable: it does not.
     """
+    from limen.admin.service import AdminService
+
+    return with_repository(rules_db, lambda repository: ask(AdminService(repository)))
+
+
+def with_repository(rules_db: str, ask: Callable[[Repository], Awaitable[T]]) -> T:
+    """The same, for what is no matter of the admin service.
+
+    Raises:
+        RulesUnavailable: it does not answer.
+    """
     import asyncio
 
     from limen.admin.repository import Repository
-    from limen.admin.service import AdminService
 
     async def answer() -> T:
         async with Repository(rules_db) as repository:
-            return await ask(AdminService(repository))
+            return await ask(repository)
 
     return asyncio.run(answer())
 

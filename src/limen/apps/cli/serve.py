@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from cyclopts import Parameter
-
-from limen.apps.cli.options import Deciding, Tls, Whole, listen, settings
+from limen.apps.cli.guard_options import Guarded, guard_settings
+from limen.apps.cli.options import Admitting, Deciding, Tls, Whole, admission, listen, settings
 
 if TYPE_CHECKING:
     import asyncio
@@ -16,7 +15,9 @@ if TYPE_CHECKING:
 __all__ = ["gateway", "service", "up"]
 
 NOTHING_SET = Deciding()
+NOBODY = Admitting()
 NO_TLS = Tls()
+GUARDED = Guarded()
 
 
 def up(
@@ -28,7 +29,8 @@ def up(
     host: str = "127.0.0.1",
     data: Path = Path(".limen"),
     store: str = "",
-    admin_token: str | None = None,
+    admitting: Admitting = NOBODY,
+    guarded: Guarded = GUARDED,
     deciding: Deciding = NOTHING_SET,
     tls: Tls = NO_TLS,
 ) -> None:
@@ -42,16 +44,17 @@ def up(
         host: Address to listen on.
         data: Folder for the store and the rules.
         store: URL of a store to use instead of the embedded one.
-        admin_token: Password of the admin API; needed when host is not of this machine alone.
     """
     from limen.apps.up import run_up
     from limen.rules.parse import rules_from_text
 
     first = rules_from_text(rules.read_bytes(), str(rules)) if rules else []
     data.mkdir(parents=True, exist_ok=True)
-    shared = settings(store, f"sqlite:///{data / 'rules.db'}", deciding, state=data, drain_s=0)
-    door, admin = listen(host, port, tls), listen(host, admin_port)
-    _run(run_up(shared, door, admin, data, upstream=upstream, rules=first, token=admin_token))
+    shared = settings(
+        store, f"sqlite:///{data / 'rules.db'}", deciding, state=data, drain_s=0, guard=guard_settings(guarded)
+    )
+    door, admin, who = listen(host, port, tls), listen(host, admin_port), admission(admitting)
+    _run(run_up(shared, door, admin, data, upstream=upstream, rules=first, admission=who))
 
 
 def gateway(
@@ -90,7 +93,8 @@ def service(
     rules_db: str,
     port: Whole = 8090,
     host: str = "127.0.0.1",
-    admin_token: Annotated[str | None, Parameter(show_env_var=True)] = None,
+    admitting: Admitting = NOBODY,
+    guarded: Guarded = GUARDED,
     drain_s: float = 1.0,
     deciding: Deciding = NOTHING_SET,
     tls: Tls = NO_TLS,
@@ -102,13 +106,12 @@ def service(
         rules_db: URL of the rules database: sqlite:///path or postgresql://….
         port: Port to listen on.
         host: Address to listen on.
-        admin_token: Password of the admin API; needed when host is not of this machine alone.
         drain_s: How long it goes on serving when it is told to stop, while /readyz says no.
     """
     from limen.apps.processes import run_service
 
-    shared = settings(store, rules_db, deciding, drain_s=drain_s)
-    _run(run_service(shared, listen(host, port, tls), admin_token))
+    shared = settings(store, rules_db, deciding, drain_s=drain_s, guard=guard_settings(guarded))
+    _run(run_service(shared, listen(host, port, tls), admission(admitting)))
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:

@@ -32,6 +32,8 @@ class Operations(ABC):
         commands: what is sent.
     """
 
+    carries = True
+
     def __init__(self, commands: Commands) -> None:
         self.on_return: OnReturn | None = None
         """Is called before a server decides again that may have forgotten what it said last."""

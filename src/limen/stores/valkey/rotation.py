@@ -82,6 +82,8 @@ def _reset(limit: AnyLimit, seen: Seen) -> float:
 class Rotating:
     """What both kinds tell of their servers."""
 
+    carries = True
+
     _store: Any
 
     def __init__(self) -> None:

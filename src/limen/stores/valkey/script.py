@@ -11,14 +11,15 @@ from importlib.resources import files
 from struct import Struct
 from time import time_ns
 
-from limen.core.algorithm import Seen
+from limen.core.algorithm import AnyLimit, Seen
+from limen.core.carry import AS_IS, Carry, CarryOver
 from limen.core.concurrency import SlotsSeen
 from limen.core.limit import Limit
 from limen.errors import StoreError
 from limen.stores.base import Borrow, Charge, Charged, Lent, Op, Slot, bucket_name, bucket_names
 from limen.stores.valkey.marks import mark_key
 from limen.stores.valkey.names import PREVIOUS, Names, field_of
-from limen.stores.valkey.wire import WIDTHS, numbers_of
+from limen.stores.valkey.wire import EPOCH_US, WIDTHS, numbers_of
 
 __all__ = [
     "PING",
@@ -34,14 +35,16 @@ __all__ = [
 ]
 
 PARTS = (
-    "take_one", "head", "token_bucket", "take_two", "take_plain", "young", "mark", "slot", "kinds", "fixed_window",
-    "sliding_window", "sliding_log", "ops", "take", "undo", "grant", "charge", "gateways", "lease",
+    "take_one", "head", "token_bucket", "take_two", "take_plain", "young", "mark", "slot", "carry", "kinds",
+    "fixed_window", "sliding_window", "sliding_log", "ops", "take", "undo", "grant", "charge", "gateways", "lease",
 )  # fmt: skip
 KEY_HEAD = b"\r\n$29\r\n"
 """What stands before a key that is not colocated."""
 PING = b"*1\r\n$4\r\nPING\r\n"
 NUMBERS, LAST = Struct("<4d"), Struct("<d")
 """As doubles, which the script's numbers are, and which it reads five times as fast as text."""
+CARRY = Struct("<6d")
+HOW: dict[CarryOver, bytes] = {"as-is": b"a", "proportional": b"p", "additive": b"d", "reset": b"r"}
 MODES = {(True, True): b"e", (False, True): b"s", (True, False): b"E", (False, False): b"S"}
 MAX_FRAGMENTS = 50_000
 EXACT = 2**53
@@ -89,7 +92,7 @@ class Commands:
         """
         if len(ops) == 1 and not undo:
             op = ops[0]
-            if type(op.limit) is Limit and op.spend and not op.colocate:
+            if type(op.limit) is Limit and op.spend and not op.colocate and op.carry is None:
                 return self._one + self.names.key(op.identity) + self._fragment(op, op.limit) + b"\r\n"
         elif not undo and _plain(ops):
             return self._take_plain(ops)
@@ -188,10 +191,21 @@ class Commands:
     def _arguments(self, op: Op, cost: int | None = None) -> list[bytes]:
         """The arguments of one operation; `cost` replaces its own, in the unit of the script."""
         letter, numbers = numbers_of(op.limit, self._epoch_us)
-        mode = MODES[op.enforce, op.spend]
+        mode = (b"c" if op.spend else b"C") + field_of(op.beside) if op.beside else MODES[op.enforce, op.spend]
         a, b, c, d = numbers
-        packed = NUMBERS.pack(a, b, c, _cost(op) if cost is None else cost) + (LAST.pack(d) if d else b"")
+        packed = NUMBERS.pack(a, b, c, _cost(op) if cost is None else cost)
+        if d or op.carry is not None:
+            packed += LAST.pack(d)
+        if op.carry is not None:
+            packed += self._carry(op.carry, op.limit)
         return [field_of(bucket_name(op.rule, op.limit.algorithm)), letter, mode, packed]
+
+    def _carry(self, carry: Carry, limit: AnyLimit) -> bytes:
+        """How buckets of another limit are converted to this one."""
+        before, how = carry.before, HOW[carry.how]
+        if before is None or before.algorithm != limit.algorithm:
+            before, how = limit, HOW[AS_IS]
+        return CARRY.pack(carry.generation, carry.until_us - EPOCH_US, *numbers_of(before, self._epoch_us)[1]) + how
 
     def _fragment(self, op: Op, limit: Limit) -> bytes:
         """The arguments of a single token bucket."""
@@ -238,7 +252,7 @@ def _plain(ops: Sequence[Op]) -> bool:
     """Whether these are enforced token buckets of one identity."""
     identity, colocate = ops[0].identity, ops[0].colocate
     for op in ops:
-        if type(op.limit) is not Limit or not op.enforce or not op.spend:
+        if type(op.limit) is not Limit or not op.enforce or not op.spend or op.carry is not None:
             return False
         if op.identity != identity or op.colocate != colocate:
             return False

@@ -74,16 +74,21 @@ def merged(parts: Sequence[Part], seens: Sequence[Sequence[Seen]], count: int) -
 
 def give_back(parts: Sequence[Part], outcomes: Sequence[Outcome]) -> list[int]:
     """Which parts took what the request as a whole does not take, or may have: by their index."""
-    took = [_may_have_taken(part, outcome) for part, outcome in zip(parts, outcomes, strict=True)]
-    if all(not isinstance(outcome, StoreError) and took[at] for at, outcome in enumerate(outcomes)):
+    refusing = [at for at, part in enumerate(parts) if not _passed(part, outcomes[at])]
+    if not refusing:
         return []
-    return [at for at in range(len(parts)) if took[at]]
+    return [at for at, part in enumerate(parts) if _may_have_taken(part, outcomes[at], refusing != [at])]
 
 
-def _may_have_taken(part: Part, outcome: Outcome) -> bool:
+def _passed(part: Part, outcome: Outcome) -> bool:
+    return not isinstance(outcome, StoreError) and passed(part.ops, outcome)
+
+
+def _may_have_taken(part: Part, outcome: Outcome, others_refuse: bool) -> bool:
+    """A part that refuses may have taken for a candidate, which may keep it when nobody else refuses."""
     if isinstance(outcome, StoreError):
         return outcome.kind in UNCERTAIN
-    return passed(part.ops, outcome)
+    return passed(part.ops, outcome) or (others_refuse and any(op.beside for op in part.ops))
 
 
 def _places(labels: Sequence[Hashable]) -> list[tuple[int, ...]]:

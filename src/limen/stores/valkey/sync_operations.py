@@ -35,6 +35,8 @@ class SyncOperations:
         delays: how long they took to answer.
     """
 
+    carries = True
+
     def __init__(
         self, nodes: Nodes, commands: Commands, deadline_ms: float, memory: Memory, delays: dict[str, Delays]
     ) -> None:

@@ -12,7 +12,7 @@ from limen.core.sliding_log import SlidingLog
 from limen.core.sliding_window import SlidingWindow
 from limen.errors import UsageError
 
-__all__ = ["WIDTHS", "numbers_of"]
+__all__ = ["EPOCH_US", "WIDTHS", "numbers_of"]
 
 EPOCH_US = 1_735_689_600_000_000
 """2025-01-01, from which the script counts."""

@@ -9,7 +9,18 @@ from unittest import SkipTest
 from limen.errors import UsageError
 from limen.stores.base import AsyncStore, Store
 from limen.testing.clock import ManualClock
-from limen.testing.conformance import crowding, granting, holding, lending, passing, settling, several, stories, taking
+from limen.testing.conformance import (
+    carrying,
+    crowding,
+    granting,
+    holding,
+    lending,
+    passing,
+    settling,
+    several,
+    stories,
+    taking,
+)
 from limen.testing.conformance.promise import Broken, Promise
 from limen.testing.conformance.trial import Trial
 
@@ -23,7 +34,7 @@ START_S = 1_750_000_000
 PATIENCE_S = 60
 ALL: tuple[Promise, ...] = (
     *taking.promises, *several.promises, *granting.promises, *holding.promises, *lending.promises, *settling.promises,
-    *crowding.promises, *passing.promises, *stories.promises,
+    *carrying.promises, *crowding.promises, *passing.promises, *stories.promises,
 )  # fmt: skip
 BY_SENTENCE = {promise.sentence: promise for promise in ALL}
 

@@ -27,7 +27,8 @@ if args[1] == 'charge' then
   local function charge()
     local stored = stored_fields(KEYS[1], {args[3]})
     local op, most = read_op(1, stored[1], 3), number(args[2])
-    local there, due, taken = op.seen[1], op.cost, 0
+    local there, due, taken = op.left + op.granted * op.unit, op.cost, 0
+    if most and op.late and op.letter == 'b' then most = scaled(most, op.a, op.late[1]) end
     if due > 0 then
       taken = floor(math.min(due, there) / op.unit)
       if not call('SET', KEYS[2], format('%d', taken), 'PX', MEMORY_MS, 'NX') then
@@ -37,8 +38,7 @@ if args[1] == 'charge' then
     local amount = math.max(math.min(due, there), most and there - most or 0)
     if amount > 0 or op.back then lower(op, amount) end
     op.cost = 0 -- the wait is for nothing now
-    op.seen = {0, op.kind.look(op)}
-    op.seen[1] = op.left + op.granted * op.unit
+    see(op)
     return {taken, unpack(op.seen)}
   end
 

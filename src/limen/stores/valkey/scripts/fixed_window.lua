@@ -19,6 +19,10 @@ if any or wanted.f or wanted.c then
     return dump(used, op.ends, 0), used > 0 and op.ends - now or 0, op.ends
   end
 
+  local function carry_window(op, how, new)
+    return dump(new[1] - carried_left(op.left, op.a, new[1], how), op.ends, 0)
+  end
+
   local function undo_window(op, cost, stamp)
     if op.ends ~= stamp then return nil end
     return op.used > cost and dump(op.used - cost, op.ends, 0) or ''
@@ -34,11 +38,12 @@ if any or wanted.f or wanted.c then
   end
 
   kinds.f = { -- a capacity  b window_us
-    look = function(op) return look_window(op, now + op.b) end, spend = spend_window, undo = undo_window,
+    look = function(op) return look_window(op, now + op.b) end,
+    spend = spend_window, undo = undo_window, carry = carry_window,
   }
 
   kinds.c = { -- a capacity  b start  c end  d end of the next
     look = function(op) return look_window(op, end_of_window(op.b, op.c, op.d)) end,
-    spend = spend_window, undo = undo_window,
+    spend = spend_window, undo = undo_window, carry = carry_window,
   }
 end

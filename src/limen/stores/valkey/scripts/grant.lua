@@ -16,8 +16,7 @@ if args[1] == 'grant' then
     op.granted_until = math.max(op.granted_until or 0, now + number(args[3]))
     call('HSET', key, op.field, with_grant(op, value))
     keep(key, outlives(lasts, op.granted_until - now))
-    op.seen = {0, op.kind.look(op)} -- the wait is another now
-    op.seen[1] = op.left + op.granted * op.unit
+    see(op) -- the wait is another now
     if #op.seen == 1 then return op.seen[1] end
     return op.seen
   end

@@ -9,6 +9,7 @@
 -- spend(op, cost)  returns the new value, for how many microseconds it says anything, and the stamp by which
 -- undo(op, cost, stamp)  finds what was taken; it returns the new value, '' when the bucket says nothing any more (also
 --                        no window has begun then), or nil when what was taken is gone already
+-- carry(op, how, new)    after a look: the value that says the same under the numbers `new` (carry.lua)
 
 -- Only those that are asked for are made: in Lua a function is made anew whenever the script runs.
 
@@ -43,5 +44,14 @@ kinds.b = { -- a token_ticks  b ticks_per_us  c full_ticks
   undo = function(op, cost)
     if op.left + cost >= op.c then return '' end
     return dump_level(op.left + cost, op.a, op.b)
+  end,
+  carry = function(op, how, new)
+    local token, full, level = new[1], new[3], new[3]
+    if how == 'p' then
+      level = scaled(op.left, full, op.c)
+    elseif how == 'd' then
+      level = scaled(op.left, token, op.a) + math.max(0, full / token - op.c / op.a) * token
+    end
+    return dump_level(math.min(full, level), token, new[2])
   end,
 }

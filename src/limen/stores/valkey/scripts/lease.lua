@@ -51,7 +51,9 @@ if args[1] == 'lease' then
     end
     if op.granted > 0 then lasts = outlives(lasts, op.granted_until - now) end
     keep(key, outlives(lasts, ends - now))
-    return {tokens, kept, op.left - tokens * op.a + op.granted * op.a}
+    op.value = value
+    see(op)
+    return {tokens, kept, op.seen[1]}
   end
 
   return lease()

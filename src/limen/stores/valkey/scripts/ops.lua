@@ -1,7 +1,14 @@
 
--- Granted tokens stand before what the algorithm stored, as +<tokens>:<until>; and are spent after its own.
+-- Granted tokens stand before what the algorithm stored, as +<tokens>:<until>; and are spent after its own. A stamp
+-- (carry.lua) stands between both.
 
-local STRIDE = 4 -- field  letter  mode  numbers: a b c, cost, and d where there is one, as doubles
+local STRIDE = 4 -- field  letter  mode  numbers: a b c, cost, and d where there is one, as doubles; carry.lua: the rest
+
+local function with_grant(op, value)
+  local stored = op.stamp .. value
+  if op.granted <= 0 then return stored end
+  return format('+%d:%d;', op.granted, op.granted_until) .. stored
+end
 
 -- What nobody remembers was spent at the moment of the loss, but for a tenth.
 local function remember_loss(op)
@@ -18,26 +25,22 @@ local function read_op(key, value, at)
   local a, b, c, cost = struct.unpack(NUMBERS, numbers)
   local op = { -- with room for what else is kept in it, which is cheaper than to make room bit by bit
     key = key, field = args[at], kind = kinds[letter], letter = letter, numbers = numbers,
-    enforced = mode == 'e' or mode == 'E', spends = mode == 'e' or mode == 's',
+    enforced = mode == 'e' or mode == 'E', spends = mode == 'e' or mode == 's' or sub(mode, 1, 1) == 'c',
+    beside = #mode > 1 and sub(mode, 2),
     a = a, b = b, c = c, d = #numbers > 32 and struct.unpack('<d', numbers, 33) or 0, cost = cost,
     value = value or nil, granted = 0, unit = 1, most = a, left = 0, known = false, back = false, fits = false,
-    seen = false, used = 0, ends = 0,
+    seen = false, used = 0, ends = 0, stamp = '', late = false,
   }
   local tokens, ends, rest = string.match(value or '', '^%+(%d+):(%d+);(.*)$')
   if tokens then
     op.value, op.had_grant = rest, true
     if number(ends) > now then op.granted, op.granted_until = number(tokens), number(ends) end
   end
+  if carry(op) then call('HSET', KEYS[key], op.field, with_grant(op, op.value)) end
   if lost and not value and not call('HGET', KEYS[key], RESET) then remember_loss(op) end
-  op.seen = {0, op.kind.look(op)}
-  op.seen[1] = op.left + op.granted * op.unit
-  op.fits = op.cost <= op.most and op.seen[1] >= op.cost
+  see(op)
+  op.fits = cost <= (op.late and op.late[op.letter == 'b' and 2 or 1] or op.most) and op.seen[1] >= cost
   return op
-end
-
-local function with_grant(op, value)
-  if op.granted <= 0 then return value end
-  return format('+%d:%d;', op.granted, op.granted_until) .. value
 end
 
 local function outlives(one, other) -- nil is for ever
@@ -53,9 +56,9 @@ local function stored_fields(key, fields)
   return {}
 end
 
--- Take from one bucket, settle it, or leave it; the new value if there is one, and how long it must be kept.
-local function settle(op, passes)
-  local taken = passes and op.spends and op.cost > 0 and op.fits
+-- Take from one bucket if that passes, settle it, or leave it; the new value if there is one, and how long it must be kept.
+local function settle(op)
+  local taken = op.passes and op.spends and op.cost > 0 and op.fits
   local own, tokens = 0, 0
   if taken then
     own = math.min(op.cost, op.left - op.left % op.unit)
@@ -74,10 +77,10 @@ local function write(key, writes, kept, lasts)
   if kept then keep(key, lasts) end
 end
 
-local function settle_key(key, ops, first, last, passes)
+local function settle_key(key, ops, first, last)
   local writes, kept, longest = {}, false, 0
   for index = first, last do
-    local value, lasts, known = settle(ops[index], passes)
+    local value, lasts, known = settle(ops[index])
     if value then
       writes[#writes + 1] = ops[index].field
       writes[#writes + 1] = value

@@ -50,5 +50,14 @@ if any or wanted.l then
       local back = math.min(cost, upto - before)
       return sub(op.log, 1, before * WIDTH) .. sub(op.log, (before + back) * WIDTH + 1)
     end,
+    carry = function(op, how, new)
+      local size, count, log = #op.log / WIDTH, new[1] - carried_left(op.left, op.a, new[1], how), {}
+      if size == 0 then return '' end
+      for i = 1, count do
+        local at = ceil(i * size / count)
+        log[i] = sub(op.log, (at - 1) * WIDTH + 1, at * WIDTH)
+      end
+      return table.concat(log)
+    end,
   }
 end

@@ -35,5 +35,17 @@ if any or wanted.s then
       end
       return current + previous > 0 and dump(current, op.start, previous) or ''
     end,
+    carry = function(op, how, new)
+      local current, previous, before, after = 0, 0, op.a, new[1]
+      if how == 'p' then -- rounded up
+        current = after - math.min(after, scaled(before - op.current, after, before))
+        previous = after - math.min(after, scaled(before - op.previous, after, before))
+      elseif how == 'd' then
+        local lowered = math.max(0, before - after)
+        current = math.max(0, op.current - lowered)
+        previous = math.max(0, op.previous - math.max(0, lowered - op.current))
+      end
+      return dump(current, op.start, previous)
+    end,
   }
 end

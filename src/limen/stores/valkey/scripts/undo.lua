@@ -7,7 +7,7 @@ if args[1] == 'undo' then
   local function undo_one(key, taken)
     local value = call('HGET', key, taken[2])
     if not value then return 0 end -- it has filled up, or was reset, and is full
-    args = {taken[2], taken[3], 'E', taken[7]}
+    args = {taken[2], taken[3], 'E', sub(taken[7], 1, 40)} -- what was taken from a bucket was converted before
     local op = read_op(1, value, 1)
     op.granted = op.granted_until and op.granted + taken[5] or 0
     local given = op.kind.undo(op, taken[4], taken[6])
