@@ -99,10 +99,10 @@ class Lua:
         renamed = [self._named(op) for op in ops]
         return parse_seen(self.ask(self._commands.take(renamed, undo)), renamed)
 
-    def undo(self, ops: Sequence[Op], undo: bytes, now_us: int) -> object:
+    def undo(self, ops: Sequence[Op], undo: bytes, now_us: int, kept: Sequence[Op] = ()) -> object:
         """How many buckets were given back."""
         self._at(now_us)
-        return self.ask(self._commands.undo([self._named(op) for op in ops], undo))
+        return self.ask(self._commands.undo([self._named(op) for op in ops], undo, kept))
 
     def place(self, op: Op) -> tuple[bytes, bytes]:
         """The key of a bucket, and its field."""

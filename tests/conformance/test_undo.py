@@ -56,6 +56,16 @@ def test_it_is_given_back_once(lua: Lua, limit: AnyLimit) -> None:
 
 
 @every_limit
+def test_what_is_to_be_kept_stays_charged(lua: Lua, limit: AnyLimit) -> None:
+    lua.begin()
+    one, other = Op("a", "r", limit, 3), Op("a", "s", limit, 1)
+    lua.take_remembered([one, other], ID, START_US)
+    assert [lua.undo([one, other], ID, START_US, [other]) for _ in range(2)] == [1, 0]
+    looks = [op._replace(cost=0) for op in (one, other)]
+    assert [limit.remaining(seen) for seen in lua.take(looks, START_US)] == [10, 9]
+
+
+@every_limit
 def test_nothing_is_given_back_that_was_not_taken(lua: Lua, limit: AnyLimit) -> None:
     lua.begin()
     op = Op("a", "r", limit, 6)

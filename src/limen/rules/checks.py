@@ -79,10 +79,12 @@ def _pairs(wide: list[_Known], narrow: list[_Known]) -> Iterator[tuple[_Known, _
     """Those of which the first may cover the second. Rules on other paths, or of other clients, do not meet here."""
     marked: dict[Any, list[_Known]] = defaultdict(list)
     for each in wide:
-        marked[each.scope.mark()].append(each)
+        marks = each.scope.marks()
+        for mark in [None] if marks is None else marks:
+            marked[mark].append(each)
     for other in narrow:
-        for mark in (None, *dict.fromkeys(other.scope.marks())):
-            yield from ((one, other) for one in marked.get(mark, ()) if one is not other)
+        for place in (None, *other.scope.places()):
+            yield from ((one, other) for one in marked.get(place, ()) if one is not other)
 
 
 def _refuses(rule: Rule) -> bool:

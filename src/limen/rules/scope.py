@@ -55,23 +55,25 @@ class Scope(NamedTuple):
             and all(_share(values, other.headers.get(name)) for name, values in self.headers.items())
         )
 
-    def mark(self) -> Place | None:
-        """Something that whatever is covered by this has among its `marks`; None when this asks for nothing of it."""
+    def marks(self) -> list[Place] | None:
+        """Places, of which whatever is covered by this is at one (`places`); None when this asks for nothing of it."""
         if self.clients:
-            return "client", min(self.clients)
+            return [("client", client) for client in self.clients]
         for name, values in self.headers.items():
-            return "header", name, min(values)
+            return [("header", name, value) for value in values]
         *_, literal = [None, *_literals(self.path)]
         if literal is not None:
-            return "path", *literal
-        return ("plan", min(self.plans)) if self.plans else None
+            return [("path", *literal)]
+        return [("plan", plan) for plan in self.plans] if self.plans else None
 
-    def marks(self) -> Iterator[Place]:
-        """Everything that the `mark` of a wider scope can be, but None."""
-        yield from (("client", client) for client in self.clients or ())
-        yield from (("header", name, value) for name, values in self.headers.items() for value in values)
+    def places(self) -> Iterator[Place]:
+        """Where the `marks` of a wider scope can be: one of each kind that this asks for, as that asks for it too."""
+        if self.clients:
+            yield "client", min(self.clients)
+        yield from (("header", name, min(values)) for name, values in self.headers.items())
         yield from (("path", *literal) for literal in _literals(self.path))
-        yield from (("plan", plan) for plan in self.plans or ())
+        if self.plans:
+            yield "plan", min(self.plans)
 
 
 def scope_of(match: Match) -> Scope:

@@ -17,7 +17,9 @@ import pytest
 from tests.faults.fleet.row import Row
 from tests.faults.gateways.members import Member, eventually, put
 
-LOW, HIGH = "10/day burst 90000", "10/day burst 100000"
+QUOTA, PER_DAY = 2_000_000, 100
+"""More than is asked for in the longest form, and hardly anything comes back meanwhile."""
+LOW, HIGH = f"{PER_DAY}/day burst {QUOTA}", f"{PER_DAY}/day burst {QUOTA + 100_000}"
 RULE = {"match": {"path": "/day"}, "key_by": ["client"], "limit": LOW}
 POLL_S = 10.0
 ALL_S, MOST_S = 30.0, 5.0
@@ -100,32 +102,38 @@ async def test_F32_rules_change_and_go_back(
     options = ("--deadline-ms", "1000")
     gateways = [member(valkey_url, *options, database=postgres_url, poll_s=POLL_S) for _ in range(count)]
     took: list[float] = []
+    answered: list[float] = []
     back: list[float] = []
     statuses: Counter[Any] = Counter()
+    first = time.monotonic()
     async with load(gateways, statuses):
         for cycle in range(cycles):
             begun = time.monotonic()
             assert (await operator("PUT", "/rules/day", {**RULE, "limit": HIGH}))[0] == 200
-            took += await arrived(gateways, http, 2 * cycle + 2, begun)
+            answered.append(time.monotonic() - begun)
+            took += await arrived(gateways, http, 2 * cycle + 2, time.monotonic())
             begun = time.monotonic()
             status, document = await operator("POST", "/rules/day/rollback", {"version": 1, "reason": "too much"})
             assert (status, document["limit"]) == (200, LOW)
-            back += await arrived(gateways, http, 2 * cycle + 3, begun)
+            took += await arrived(gateways, http, 2 * cycle + 3, time.monotonic())
+            back.append(time.monotonic() - begun)
     left = int((await gateways[0].get("/day"))[1]["X-RateLimit-Remaining"])
-    slow = sorted(took + back)[len(took + back) * 99 // 100]
+    grown = (time.monotonic() - first) * PER_DAY / 86_400
+    beside = left + statuses[200] + 1 - QUOTA
+    slow = sorted(took)[len(took) * 99 // 100]
     row.saw(
         requests=statuses.total(),
         failed=statuses.total() - statuses[200],
         **{
-            "in force on every gateway within": f"{max(took):.2f} s",
-            "taken back on every gateway within": f"{max(back):.2f} s",
-            "p99 of both": f"{slow:.2f} s",
-            "tokens that came or went beside what was spent": 90_000 - left - statuses[200] - 1,
+            "a change is judged and answered within": f"{max(answered):.2f} s",
+            "in force on every gateway after the answer within": f"{max(took):.2f} s, p99 {slow:.2f} s",
+            "taken back on every gateway, all in all, within": f"{max(back):.2f} s",
+            "tokens that came or went beside what was spent": f"{beside}, where {grown:.2f} grew back",
         },
     )
     assert statuses.total() > 100, "there was load"
     assert set(statuses) == {200}, statuses
-    assert left == 90_000 - statuses[200] - 1, "nobody's bucket was lost, and none began afresh"
+    assert 0 <= beside <= grown, "nobody's bucket was lost, and none began afresh"
     assert max(took + back) <= ALL_S
     assert slow <= MOST_S
 
@@ -201,7 +209,9 @@ async def killing_listeners(url: str) -> AsyncIterator[Counter[str]]:
 
 
 async def put_limit(operator: Admin, number: int) -> None:
-    assert (await operator("PUT", "/rules/day", {**RULE, "limit": f"10/day burst {90_001 + number}"}))[0] == 200
+    assert (await operator("PUT", "/rules/day", {**RULE, "limit": f"{PER_DAY}/day burst {QUOTA + 1 + number}"}))[
+        0
+    ] == 200
 
 
 async def test_F34_slow_database(
@@ -227,6 +237,6 @@ async def test_F34_slow_database(
             assert await locker.fetchval("SELECT revision FROM meta") == changes
             assert await locker.fetchval("SELECT count(*) FROM audit") == changes
             assert await locker.fetchval("SELECT count(*) FROM rule_versions") == changes
-            assert (await operator("PUT", "/rules/day", {**RULE, "limit": f"{changes}/day"}))[0] == 200
-    assert set(statuses) <= {200, 429}, statuses
+            await put_limit(operator, changes)
+    assert set(statuses) == {200}, statuses
     assert statuses[200] > 20, "there was load"

@@ -114,6 +114,7 @@ def test_what_is_taken_can_be_remembered_and_given_back(commands: Commands) -> N
     taken = words(commands.take(ops, bytes(16)))
     assert taken[2:7] == [b"2", NAMES.key("a"), memory, b"take", bytes(16)]
     assert words(commands.undo(ops, bytes(16)))[2:] == [b"2", NAMES.key("a"), memory, b"undo"]
+    assert words(commands.undo(ops, bytes(16), ops[1:]))[5:] == [b"undo", field_of("s")]
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("rstu")), min_size=1, max_size=9, unique=True))

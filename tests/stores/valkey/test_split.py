@@ -60,7 +60,7 @@ def test_only_enforced_operations_decide_whether_a_part_took() -> None:
 )
 def test_what_is_given_back(outcomes: list[object], back: list[int]) -> None:
     parts = split([op("a"), op("b"), op("c")], slot)
-    assert give_back(parts, outcomes) == back
+    assert give_back(parts, outcomes) == {at: [] for at in back}
 
 
 def test_who_only_looks_spends_nothing() -> None:
@@ -80,11 +80,38 @@ TRIED = Op("b", "r@candidate", LIMIT, 1, enforce=False, beside="r")
         ([[FULL], [EMPTY, FULL], [FULL]], [0, 2]),
         ([[FULL], [EMPTY, FULL], [EMPTY]], [0, 1]),
         ([[FULL], [EMPTY, FULL], StoreError("late", "timeout")], [0, 1, 2]),
+        ([[FULL], [EMPTY, FULL], StoreError("no", "cluster_down")], [0, 1]),
     ],
 )
 def test_what_was_taken_for_a_candidate_is_given_back_when_others_refuse(
     outcomes: list[object], back: list[int]
 ) -> None:
     """It is charged although the limit beside it refuses, but not when another one does."""
-    parts = split([op("a"), op("b"), TRIED, op("c")], slot)
-    assert give_back(parts, outcomes) == back
+    parts = split([op("a")._replace(rule="s"), op("b"), TRIED, op("c")._replace(rule="t")], slot)
+    assert give_back(parts, outcomes) == {at: [] for at in back}
+
+
+BOTH = [FULL, FULL, FULL]
+LIVE, OTHER, LIVE_AND_OTHER = [EMPTY, FULL, FULL], [FULL, FULL, EMPTY], [EMPTY, FULL, EMPTY]
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "back"),
+    [
+        ([BOTH, BOTH], {}),
+        ([LIVE, LIVE], {}),
+        ([LIVE, BOTH], {1: [1]}),
+        ([BOTH, LIVE], {0: [1]}),
+        ([LIVE, OTHER], {0: []}),
+        ([LIVE, LIVE_AND_OTHER], {0: []}),
+        ([BOTH, LIVE_AND_OTHER], {0: []}),
+        ([LIVE_AND_OTHER, LIVE_AND_OTHER], {}),
+        ([LIVE, StoreError("late", "timeout")], {0: [], 1: []}),
+    ],
+)
+def test_what_is_kept_of_buckets_that_lie_in_two_slots(outcomes: list[object], back: dict[int, list[int]]) -> None:
+    """Under two secrets all three are in both: a candidate stays charged when its limit alone refused in either."""
+    asked = [op("b"), TRIED, op("b")._replace(rule="s")]
+    parts = split([*asked, *(each._replace(identity="a") for each in asked)], slot)
+    kept = {at: [parts[at].ops[place] for place in places] for at, places in back.items()}
+    assert give_back(parts, outcomes) == kept
