@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from limen.core.decision import Policy
 from limen.core.limit import Limit
 from limen.errors import RuleError, UsageError
-from limen.rules.model import Rule, check_cost
+from limen.rules.cost import check_cost
+from limen.rules.model import Rule
 from limen.rules.path import canonical_path, segments_of
 from limen.rules.request import Request
 

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 
 from limen.adapters.json_body import Refused
 from limen.errors import UsageError
-from limen.rules.model import MAX_COST, check_cost
+from limen.rules.cost import MAX_COST, check_cost
 from limen.rules.request import Request
 
 __all__ = ["MAX_BATCH", "Check", "batch_of", "look", "question", "wanted"]

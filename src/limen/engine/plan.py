@@ -9,8 +9,9 @@ from limen.core.algorithm import AnyLimit
 from limen.core.concurrency import SlotLimit
 from limen.core.decision import Decision
 from limen.errors import UsageError
+from limen.rules.cost import check_cost
 from limen.rules.key import identity_of_client
-from limen.rules.model import Rule, check_cost
+from limen.rules.model import Rule
 from limen.rules.request import Request
 from limen.rules.ruleset import RuleSet
 from limen.stores.base import Op, Slot, bucket_name, candidate_name

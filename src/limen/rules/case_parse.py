@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, TypeVar
 from limen.errors import Problem, RuleError, UsageError
 from limen.rules.case import ByName, Case, Expected, Stream, described
 from limen.rules.case_traffic import ask_from, streams_from, unknown_field
+from limen.rules.cost import MAX_COST
 from limen.rules.count import count_from
 from limen.rules.document import Lines, read_document
-from limen.rules.model import MAX_COST
 from limen.rules.ruleset import RuleSet
 
 __all__ = ["CaseFile", "case_file", "cases_from"]

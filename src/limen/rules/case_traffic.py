@@ -13,9 +13,9 @@ from limen.core.limit import Limit
 from limen.errors import UsageError
 from limen.rules.case import Ask, ByName, Stream
 from limen.rules.client_ip import parse_address
+from limen.rules.cost import check_cost
 from limen.rules.duration import duration_s
 from limen.rules.limit_text import limit_from_text
-from limen.rules.model import check_cost
 from limen.rules.request import Request
 
 __all__ = ["ask_from", "streams_from", "unknown_field"]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from fractions import Fraction
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, TypeVar
 from zlib import crc32
 
 from limen.core.algorithm import AnyLimit
@@ -16,13 +16,14 @@ from limen.core.decision import Policy
 from limen.core.lease import LeaseTerms
 from limen.core.limit import Limit
 from limen.errors import Problem, RuleError, UsageError
+from limen.rules.cost import Cost, check_affordable, cost_from_value
 from limen.rules.key import KeyFunction, key_function
 from limen.rules.lease import check_lendable, lease_from_value
 from limen.rules.limit_text import UNLIMITED, check_capacity, check_refill, limit_from_text
 from limen.rules.match import Match, match_from_mapping
 from limen.rules.request import Request
 
-__all__ = ["Rule", "check_cost"]
+__all__ = ["Rule"]
 
 T = TypeVar("T")
 Mode = Literal["enforce", "shadow", "off"]
@@ -30,21 +31,8 @@ OnFailure = Literal["open", "closed"]
 
 ALGORITHMS = ("token_bucket", "fixed_window", "sliding_window", "sliding_log", "concurrency")
 ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
-MAX_COST = 10**9
-MOST_COSTS, MOST_PARTS = 200, 16
-"""Entries of `cost.when`, and parts of a key: more would take longer than the store does."""
-
-
-class SpecialCost(NamedTuple):
-    match: Match
-    cost: int
-
-
-class Cost(NamedTuple):
-    """Tokens that a request spends: the first of `special` that matches it, else `default`."""
-
-    default: int = 1
-    special: tuple[SpecialCost, ...] = ()
+MOST_PARTS = 16
+"""Of a key: more would take longer than the store does."""
 
 
 class Rule:
@@ -129,7 +117,7 @@ class Rule:
         named = attempt("algorithm", _one_of(*ALGORITHMS, None), algorithm, None)
         self.limit = _limit(attempt, named, limit, capacity, refill_per_sec)
         self.algorithm = algorithm_of(self.limit)
-        self.cost = attempt("cost", _cost, cost, Cost())
+        self.cost = attempt("cost", cost_from_value, cost, Cost())
         named_failure = attempt("on_failure", _one_of("open", "closed", None), on_failure, None)
         self.mode = attempt("mode", _one_of("enforce", "shadow", "off"), mode, "enforce")
         self.rollout = attempt("rollout", _per_cent, rollout, 100)
@@ -146,8 +134,8 @@ class Rule:
             attempt("match", _asked_by_name, self.match, None)
             attempt("key_by", _one_name, self.key_by, None)
         elif not attempt.problems:
-            attempt("cost", _affordable, (self.cost, self.limit), None)
-            attempt("candidate", _affordable, (self.cost, self.candidate), None)
+            attempt("cost", lambda limit: check_affordable(self.cost, limit), self.limit, None)
+            attempt("candidate", lambda limit: check_affordable(self.cost, limit), self.candidate, None)
         if self.lease is not None and not attempt.problems:
             attempt("lease", lambda lease: check_lendable(lease, self.limit, self.key_by), self.lease, None)
         if attempt.problems:
@@ -326,52 +314,6 @@ def _given(value: object, name: str) -> object:
     if value is None:
         raise UsageError(f"{name} is missing; capacity and refill_per_sec go together")
     return value
-
-
-def check_cost(cost: object) -> int:
-    """`cost` as whole tokens, 0 to 10^9.
-
-    Raises:
-        UsageError: a fraction, a negative number, text, a truth value, NaN.
-    """
-    if type(cost) is not int or not 0 <= cost <= MAX_COST:
-        raise UsageError(f"cost must be a whole number of tokens from 0 to {MAX_COST:,}, not {cost!r}")
-    return cost
-
-
-def _cost(raw: object) -> Cost:
-    if not isinstance(raw, Mapping):
-        return Cost(check_cost(raw))
-    unknown = set(raw) - {"default", "when"}
-    if unknown:
-        raise UsageError(f"cost has no field {min(map(str, unknown))!r}; it knows default and when")
-    special = raw.get("when", [])
-    if not isinstance(special, list):
-        raise UsageError(f"cost.when is a list such as [{{path: /deep, cost: 10}}], not {special!r}")
-    if len(special) > MOST_COSTS:
-        raise UsageError(
-            f"cost.when has {len(special)} entries, which every request waits for; {MOST_COSTS} are the most"
-        )
-    return Cost(check_cost(raw.get("default", 1)), tuple(_special_cost(item) for item in special))
-
-
-def _special_cost(raw: object) -> SpecialCost:
-    if not isinstance(raw, Mapping) or "cost" not in raw:
-        raise UsageError(f"each entry of cost.when has a cost and what it matches, not {raw!r}")
-    match = match_from_mapping({name: value for name, value in raw.items() if name != "cost"})
-    return SpecialCost(match, check_cost(raw["cost"]))
-
-
-def _affordable(pair: tuple[Cost, AnyLimit | None]) -> None:
-    cost, limit = pair
-    if limit is None or not limit.capacity:
-        return
-    for amount in (cost.default, *(special.cost for special in cost.special)):
-        if amount > limit.capacity:
-            raise UsageError(
-                f"a request that costs {amount} can never pass a bucket of {limit.capacity}; "
-                f"raise the capacity to {amount} or more, or lower the cost"
-            )
 
 
 def _one_of(*choices: str | None) -> Callable[[object], Any]:
