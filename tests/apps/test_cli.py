@@ -498,3 +498,12 @@ def test_a_setting_that_the_file_cannot_have_is_named(tmp_path: Path, run: Run, 
 def test_a_setting_of_another_command_is_no_mistake(tmp_path: Path, rules: Path, run: Run) -> None:
     (tmp_path / "limen.toml").write_text('ops-port = 8081\nupstream = "http://127.0.0.1:1"\n')
     assert run("check", "acme", "search", "--store", "memory://").status == 0
+
+
+def test_whoever_has_read_enough_makes_no_error(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-c", "from limen.apps.cli import main; main()", "rules", "schema"]
+    with os.fdopen(writer) as closed:
+        done = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, cwd=tmp_path, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

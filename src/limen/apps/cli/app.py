@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -97,6 +98,9 @@ def run(arguments: Sequence[str]) -> int:
     logging.basicConfig(level=logging.WARNING, format="limen: %(message)s", stream=sys.stderr)
     try:
         outcome = app(list(arguments))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _nobody_reads()
     except CycloptsError as error:
         return _failed(_without_passwords(str(error)), USAGE)
     except Unavailable as error:
@@ -108,6 +112,12 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         return _failed(f"{error.filename}: {error.strerror}" if error.filename else str(error), USAGE)
     return outcome if isinstance(outcome, int) else DONE
+
+
+def _nobody_reads() -> int:
+    """Whoever read the output has seen enough, as `head` has: no error, and nothing more is written at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return DONE
 
 
 def _failed(sentence: str, status: int) -> int:
