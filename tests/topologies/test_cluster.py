@@ -380,3 +380,23 @@ async def test_a_candidate_beside_rules_in_other_slots_is_charged_as_if_it_were_
             await limiter.check_request(Request(client=f"other {number}", ip=ip))
         assert [await ask(number, ip) for _ in range(3)] == [None] * 3
         assert [await ask(number, f"198.51.100.{number}") for _ in range(2)] == [(False, True), (False, False)]
+
+
+async def test_a_candidate_is_charged_under_both_secrets_when_its_limit_refuses_under_one(
+    cluster: Cluster, opened: Opened, until: Until
+) -> None:
+    """What was taken under the other goes back, but for what the candidate takes."""
+    rules = [Rule("r", limit="2/day", candidate="5/day")]
+    new = await opened(cluster.url, rules, secret="new")
+    both = await opened(cluster.url, rules, secret="new", previous_secret="old")
+    old = await opened(cluster.url, rules, secret="old")
+
+    async def ask(limiter: AsyncLimiter, client: str) -> tuple[bool, bool]:
+        [found] = (await limiter.check(client, "r")).candidates
+        await until(lambda: not both._store._store.givings._tasks)
+        return found.live, found.candidate
+
+    for client in ("acme", "globex", "initech"):
+        assert [await ask(new, client) for _ in range(2)] == [(True, True)] * 2
+        assert [await ask(both, client) for _ in range(2)] == [(False, True)] * 2
+        assert [await ask(old, client) for _ in range(4)] == [(True, True)] * 2 + [(False, True), (False, False)]

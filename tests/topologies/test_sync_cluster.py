@@ -213,3 +213,22 @@ def test_one_address_for_a_cluster_says_how_to_write_it(cluster: Cluster) -> Non
         found = [limiter.check(f"c{at}", "r") for at in range(30)]
     assert {each.source for each in found} == {"store", "local_share"}
     assert all("begin the store URL with valkey+cluster://" in each for each in errors)
+
+
+def test_a_candidate_is_charged_under_both_secrets_when_its_limit_refuses_under_one(cluster: Cluster) -> None:
+    """What was taken under the other goes back, but for what the candidate takes."""
+    rules = [Rule("r", limit="2/day", candidate="5/day")]
+
+    def ask(limiter: Limiter, client: str) -> tuple[bool, bool]:
+        [found] = limiter.check(client, "r").candidates
+        return found.live, found.candidate
+
+    with (
+        opened(cluster.url, rules, secret="new") as new,
+        opened(cluster.url, rules, secret="new", previous_secret="old") as both,
+        opened(cluster.url, rules, secret="old") as old,
+    ):
+        for client in ("acme", "globex", "initech"):
+            assert [ask(new, client) for _ in range(2)] == [(True, True)] * 2
+            assert [ask(both, client) for _ in range(2)] == [(False, True)] * 2
+            assert [ask(old, client) for _ in range(4)] == [(True, True)] * 2 + [(False, True), (False, False)]

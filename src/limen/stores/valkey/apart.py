@@ -90,8 +90,8 @@ class Apart:
         takings = await self._asked([self._taking(part, undo) for part in parts])
         takings = await self._asked_by_key(takings)
         outcomes = [taking.outcome for taking in takings]
-        for at in give_back([taking.part for taking in takings], outcomes):
-            self._give_back(takings[at])
+        for at, kept in give_back([taking.part for taking in takings], outcomes).items():
+            self._give_back(takings[at], kept)
         seens: list[Sequence[Seen]] = []
         for outcome in outcomes:
             if isinstance(outcome, StoreError):
@@ -130,12 +130,12 @@ class Apart:
             pieces = [looking(piece) for piece in pieces]
         return rest + await self._asked([self._taking(piece, b"") for piece in pieces])
 
-    def _give_back(self, taking: Taking) -> None:
+    def _give_back(self, taking: Taking, kept: Sequence[Op]) -> None:
         if taking.errand.node is not None and spends(taking.part):
-            self._givings.give(self._undo(taking))
+            self._givings.give(self._undo(taking, kept))
 
-    async def _undo(self, taking: Taking) -> None:
-        """Give back what a part took. That works once, so it may be asked twice.
+    async def _undo(self, taking: Taking, kept: Sequence[Op]) -> None:
+        """Give back what a part took, but for what it keeps. That works once, so it may be asked twice.
 
         Raises:
             StoreError: it may not have been given back.
@@ -144,7 +144,7 @@ class Apart:
         assert node is not None
         if not taking.undo:
             raise StoreError("its slot is being moved to another node", "moved", node.shard)
-        command = self._commands.undo(taking.part.ops, taking.undo)
+        command = self._commands.undo(taking.part.ops, taking.undo, kept)
         errand = Errand(self._cluster, taking.part.slot, command, one_key=False, urgent=True)
         try:
             loads, answer = node.loads, node.tell(command)  # behind the take, if that is on its way still

@@ -98,10 +98,15 @@ class Commands:
             return self._take_plain(ops)
         return self._take_many(ops, undo)
 
-    def undo(self, ops: Sequence[Op], undo: bytes) -> bytes:
-        """Give back what the take of these operations under that name took: once, and nothing if it took nothing."""
+    def undo(self, ops: Sequence[Op], undo: bytes, kept: Sequence[Op] = ()) -> bytes:
+        """Give back what the take of these operations under that name took: once, and nothing if it took nothing.
+
+        Args:
+            kept: those of them whose buckets stay charged.
+        """
         keys = self._keys(ops)
-        return self._call([*keys, _memory_key(keys[0], undo)], b"undo")
+        fields = [field_of(bucket_name(op.rule, op.limit.algorithm)) for op in kept]
+        return self._call([*keys, _memory_key(keys[0], undo)], b"undo", *fields)
 
     def grant(self, op: Op, tokens: int, for_us: int) -> bytes:
         """Add tokens to a bucket that lapse after `for_us`."""

@@ -3,6 +3,7 @@
 One script decides about one slot, at one instant. A request that concerns several slots is asked in parts, all at
 once; each part takes what it finds. When another part denies, or fails, what was taken is given back: the request is
 charged everywhere or nowhere. In between others may see less than there is, never more: it errs to the strict side.
+Candidates stay charged when only the limit beside them refused, in whichever part it did.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import NamedTuple
 
 from limen.core.algorithm import Seen
 from limen.errors import StoreError
-from limen.stores.base import Op
+from limen.stores.base import Op, bucket_name
 
 __all__ = ["KeysApart", "Outcome", "Part", "by_key", "give_back", "looking", "merged", "passed", "spends", "split"]
 
@@ -21,6 +22,9 @@ UNCERTAIN = ("timeout", "down")
 
 Outcome = Sequence[Seen] | StoreError
 """What came of a part."""
+
+UNDECIDED = "\0undecided"
+"""Stands among the buckets that refuse for a part of which nobody knows which do. No bucket has this name."""
 
 
 class KeysApart(StoreError):
@@ -72,23 +76,41 @@ def merged(parts: Sequence[Part], seens: Sequence[Sequence[Seen]], count: int) -
     return found
 
 
-def give_back(parts: Sequence[Part], outcomes: Sequence[Outcome]) -> list[int]:
-    """Which parts took what the request as a whole does not take, or may have: by their index."""
-    refusing = [at for at, part in enumerate(parts) if not _passed(part, outcomes[at])]
-    if not refusing:
-        return []
-    return [at for at, part in enumerate(parts) if _may_have_taken(part, outcomes[at], refusing != [at])]
+def give_back(parts: Sequence[Part], outcomes: Sequence[Outcome]) -> dict[int, list[Op]]:
+    """Which parts took what the request as a whole does not take, or may have: by their index, and what they keep."""
+    refusing = [_refusing(part, outcome) for part, outcome in zip(parts, outcomes, strict=True)]
+    anywhere = set[str]().union(*refusing)
+    if not anywhere:
+        return {}
+    back: dict[int, list[Op]] = {}
+    for at, part in enumerate(parts):
+        kept = [op for op in part.ops if _stands(op, anywhere)]
+        if len(kept) < len(_may_have_taken(part, outcomes[at], refusing[at])):
+            back[at] = kept
+    return back
 
 
-def _passed(part: Part, outcome: Outcome) -> bool:
-    return not isinstance(outcome, StoreError) and passed(part.ops, outcome)
-
-
-def _may_have_taken(part: Part, outcome: Outcome, others_refuse: bool) -> bool:
-    """A part that refuses may have taken for a candidate, which may keep it when nobody else refuses."""
+def _refusing(part: Part, outcome: Outcome) -> set[str]:
+    """The buckets that refuse the request."""
     if isinstance(outcome, StoreError):
-        return outcome.kind in UNCERTAIN
-    return passed(part.ops, outcome) or (others_refuse and any(op.beside for op in part.ops))
+        return {UNDECIDED}
+    return {_bucket(op) for op, seen in zip(part.ops, outcome, strict=True) if not passed([op], [seen])}
+
+
+def _may_have_taken(part: Part, outcome: Outcome, refusing: set[str]) -> Sequence[Op]:
+    """What the script of a part took where there was enough: what it keeps of this is in it too."""
+    if isinstance(outcome, StoreError):
+        return part.ops if outcome.kind in UNCERTAIN else ()
+    return [op for op in part.ops if _stands(op, refusing)]
+
+
+def _stands(op: Op, refusing: set[str]) -> bool:
+    """Whether an operation is taken although these refuse; a candidate heeds all but the limit that it is beside."""
+    return refusing <= {op.beside}
+
+
+def _bucket(op: Op) -> str:
+    return bucket_name(op.rule, op.limit.algorithm)
 
 
 def _places(labels: Sequence[Hashable]) -> list[tuple[int, ...]]:

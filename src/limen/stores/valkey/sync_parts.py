@@ -36,13 +36,13 @@ def take_in_parts(asking: Asking, commands: Commands, parts: Sequence[Part]) -> 
     piles = _piles(asking, commands, parts, undo, until, outcomes)
     with asked(list(dict.fromkeys(piles.values())), outcomes):
         outcomes = _moving_last(asking, commands, parts, outcomes, until)
-        taken = give_back(parts, outcomes) if undo else []
+        taken = give_back(parts, outcomes) if undo else {}
         behind = [at for at in taken if at in piles and piles[at].owes]
         for at in behind:
-            _tell(piles[at], commands.undo(parts[at].ops, undo))
+            _tell(piles[at], commands.undo(parts[at].ops, undo, taken[at]))
     for at in taken:
         if at not in behind and not isinstance(outcomes[at], StoreError):
-            _undo(asking, commands, parts[at], undo)
+            _undo(asking, commands, parts[at], commands.undo(parts[at].ops, undo, taken[at]))
     return merged(parts, [_seen(outcome) for outcome in outcomes], sum(len(part.ops) for part in parts))
 
 
@@ -74,7 +74,7 @@ def _tell(pile: Pile, undo: bytes) -> None:
 
 def _undo(asking: Asking, commands: Commands, part: Part, undo: bytes) -> None:
     try:
-        asking.ask(_key(commands, part), commands.undo(part.ops, undo))
+        asking.ask(_key(commands, part), undo)
     except StoreError as error:
         log.warning("what was taken may not be given back: %s", error)
 

@@ -1,6 +1,6 @@
 
 -- KEYS   as for the take, with the key that remembers
--- ARGV   'undo'
+-- ARGV   'undo'  then the fields of the buckets that stay charged
 -- reply  how many buckets were given back what was taken from them: none, when nothing was taken or it is known no more
 
 if args[1] == 'undo' then
@@ -26,8 +26,11 @@ if args[1] == 'undo' then
     local record = call('GET', memory)
     if not record then return 0 end
     call('DEL', memory)
-    local undone = 0
-    for _, taken in ipairs(cmsgpack.unpack(record)) do undone = undone + undo_one(KEYS[taken[1]], taken) end
+    local undone, kept = 0, {}
+    for i = 2, #args do kept[args[i]] = true end
+    for _, taken in ipairs(cmsgpack.unpack(record)) do
+      if not kept[taken[2]] then undone = undone + undo_one(KEYS[taken[1]], taken) end
+    end
     return undone
   end
 
