@@ -13,7 +13,7 @@ from limen.admin.tokens import StoredToken
 
 __all__ = ["TokenTable", "insert_token", "read_token", "read_tokens", "revoke_token"]
 
-ALL = select(*(tokens.c[name] for name in StoredToken._fields)).order_by(tokens.c.created, tokens.c.id)
+ALL = select(*(tokens.c[name] for name in StoredToken._fields)).order_by(tokens.c.created, tokens.c.name, tokens.c.id)
 
 
 class TokenTable:
